@@ -1,0 +1,71 @@
+#include "paceline/base/intern.h"
+
+#include <cstring>
+
+#include "paceline/base/wide.h"
+
+namespace paceline::base {
+namespace {
+constexpr std::uint32_t kEmpty = 0xFFFFFFFFu;
+constexpr std::size_t kChunk = 64 * 1024;
+
+std::uint64_t load(const char* bytes, std::size_t count) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, count);
+  return word;
+}
+
+/// Multiply-and-fold mixing step: both halves of the 128-bit product depend on every input bit.
+std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
+  const auto product = static_cast<Wide>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+}  // namespace
+
+std::uint64_t hash_bytes(std::string_view text) {
+  constexpr std::uint64_t kOdd1 = 0x9E3779B97F4A7C15u;
+  constexpr std::uint64_t kOdd2 = 0xD6E8FEB86659FD93u;
+  std::uint64_t hash = text.size() * kOdd2;
+  const char* bytes = text.data();
+  std::size_t left = text.size();
+  for (; left >= 16; bytes += 16, left -= 16) hash = fold(load(bytes, 8) ^ kOdd1, load(bytes + 8, 8) ^ hash);
+  const std::size_t low = left < 8 ? left : 8;
+  return fold(fold(load(bytes, low) ^ kOdd1, load(bytes + low, left - low) ^ hash ^ kOdd2), kOdd1);
+}
+
+InternTable::InternTable() : slots_(1024, Slot{0, kEmpty}) {}
+
+NameId InternTable::intern(std::string_view text) {
+  const std::uint64_t hash = hash_bytes(text);
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = hash & mask;
+  while (slots_[at].id != kEmpty) {
+    if (slots_[at].hash == hash && texts_[slots_[at].id] == text) return NameId{slots_[at].id};
+    at = (at + 1) & mask;
+  }
+  if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < text.size()) {
+    chunks_.emplace_back().reserve(text.size() > kChunk ? text.size() : kChunk);
+  }
+  std::string& chunk = chunks_.back();
+  const std::size_t begin = chunk.size();
+  chunk.append(text);
+  const auto id = static_cast<std::uint32_t>(texts_.size());
+  texts_.push_back(std::string_view(chunk).substr(begin));
+  slots_[at] = {hash, id};
+  if (texts_.size() * 2 > slots_.size()) grow();
+  return NameId{id};
+}
+
+void InternTable::grow() {
+  std::vector<Slot> old(slots_.size() * 2, Slot{0, kEmpty});
+  old.swap(slots_);
+  const std::size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.id == kEmpty) continue;
+    std::size_t at = slot.hash & mask;
+    while (slots_[at].id != kEmpty) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
+}
+
+}  // namespace paceline::base
