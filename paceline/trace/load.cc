@@ -36,6 +36,15 @@ struct FileResult {
   std::vector<std::string> refused;  // messages of documents that are no traces
 };
 
+/// Notes, scripts and logs that people keep beside their traces are no news.
+bool lies_beside(const std::string& message) {
+  const std::string_view name = std::string_view(message).substr(0, message.find(": "));
+  for (const std::string_view ending : {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  return false;
+}
+
 template <class Item, class Convert>
 FileResult<Item> read_file(const std::filesystem::path& path, base::Progress& progress, const Convert& convert) {
   FileResult<Item> result;
@@ -119,10 +128,11 @@ std::vector<Item> load_items(const std::vector<std::string>& arguments, const Lo
     throw Error(ErrorKind::kBadInput, refused.empty() ? arguments.front() : "",
                 refused.empty() ? "no traces found in it" : refused.front());
   }
-  for (const std::string& message : refused) warnings.push_back(message + " (passed over)");
+  for (const std::string& message : refused) {
+    if (!lies_beside(message)) warnings.push_back(message + " (passed over)");
+  }
   assign_ranks(items, warnings);
-  std::sort(items.begin(), items.end(),
-            [](const RankHeader& a, const RankHeader& b) { return *a.rank < *b.rank; });
+  std::sort(items.begin(), items.end(), [](const RankHeader& a, const RankHeader& b) { return *a.rank < *b.rank; });
   return items;
 }
 
@@ -142,17 +152,16 @@ std::optional<std::uint32_t> rank_from_path(std::string_view path) {
 
 Loaded load(const std::vector<std::string>& arguments, const LoadOptions& options) {
   Loaded loaded;
-  loaded.ranks = load_items<RankTrace>(arguments, options, loaded.warnings,
-                                       [](RankTrace&& trace) { return std::move(trace); });
+  loaded.ranks =
+      load_items<RankTrace>(arguments, options, loaded.warnings, [](RankTrace&& trace) { return std::move(trace); });
   return loaded;
 }
 
 LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
                                const ReduceOptions& reduce_options) {
   LoadedSummaries loaded;
-  loaded.ranks = load_items<RankSummary>(arguments, options, loaded.warnings, [&](RankTrace&& trace) {
-    return reduce(std::move(trace), reduce_options);
-  });
+  loaded.ranks = load_items<RankSummary>(arguments, options, loaded.warnings,
+                                         [&](RankTrace&& trace) { return reduce(std::move(trace), reduce_options); });
   return loaded;
 }
 

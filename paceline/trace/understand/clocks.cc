@@ -8,8 +8,8 @@
 namespace paceline::trace {
 namespace {
 
-/// Offsets below this are noise of the profiler's own clock calibration, not of the hosts' clocks: recordings of several
-/// processes on one host show 2-7 us.
+/// Offsets below this are noise of the profiler's own clock calibration, not of the hosts' clocks: recordings of
+/// several processes on one host show 2-7 us.
 constexpr double kNoise = 20'000;
 constexpr std::size_t kFitPoints = 200;  // Theil-Sen looks at pairs
 

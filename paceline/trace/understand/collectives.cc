@@ -23,8 +23,8 @@ bool same_kind(const CommEvent& a, const CommEvent& b) {
 /// Whether two ranks' events can be the same collective. All-to-all may have other sizes on every rank.
 bool compatible(const CommEvent& a, const CommEvent& b) {
   if (!same_kind(a, b)) return false;
-  const bool sizes_agree = a.kind == CollectiveKind::kAllReduce || a.kind == CollectiveKind::kBroadcast ||
-                           a.kind == CollectiveKind::kReduce;
+  const bool sizes_agree =
+      a.kind == CollectiveKind::kAllReduce || a.kind == CollectiveKind::kBroadcast || a.kind == CollectiveKind::kReduce;
   return !sizes_agree || a.elements < 0 || b.elements < 0 || a.elements == b.elements;
 }
 
@@ -67,8 +67,8 @@ class Matcher {
     }
     std::vector<std::vector<std::int32_t>> partner(sequences.size());  // index in the reference, -1 = none
     for (std::size_t s = 0; s < sequences.size(); ++s) {
-      partner[s] = numbered ? by_number(sequences[s], sequences[reference])
-                            : by_order(sequences[s], sequences[reference]);
+      partner[s] =
+          numbered ? by_number(sequences[s], sequences[reference]) : by_order(sequences[s], sequences[reference]);
     }
     const std::size_t count = sequences[reference].events.size();
     std::vector<std::vector<Member>> members(count);
@@ -104,9 +104,9 @@ class Matcher {
       if (m < members.size() && members[m].rank == sequence.rank) {
         ++m;
       } else {
-        trace_.mismatches.push_back({sequence.rank, group_, static_cast<std::uint32_t>(index),
-                                     fmt::format("{} of the other ranks is missing here",
-                                                 describe(sequences[reference], index))});
+        trace_.mismatches.push_back(
+            {sequence.rank, group_, static_cast<std::uint32_t>(index),
+             fmt::format("{} of the other ranks is missing here", describe(sequences[reference], index))});
       }
     }
   }
@@ -161,7 +161,9 @@ class Matcher {
     const std::int64_t width = 2 * band + 1;
     std::vector<double> cost(static_cast<std::size_t>((rows + 1) * width), kForbidden);
     std::vector<char> step(cost.size(), ' ');
-    const auto cell = [&](std::int64_t i, std::int64_t j) { return static_cast<std::size_t>(i * width + (j - i + band)); };
+    const auto cell = [&](std::int64_t i, std::int64_t j) {
+      return static_cast<std::size_t>(i * width + (j - i + band));
+    };
     const auto inside = [&](std::int64_t i, std::int64_t j) {
       return i >= 0 && j >= 0 && j <= columns && j - i >= -band && j - i <= band;
     };
@@ -211,7 +213,8 @@ class Matcher {
     for (std::size_t i = 0; i < mine.events.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
       const std::int64_t first = std::max<std::int64_t>(0, row - band);
-      const std::int64_t last = std::min<std::int64_t>(static_cast<std::int64_t>(reference.events.size()) - 1, row + band);
+      const std::int64_t last =
+          std::min<std::int64_t>(static_cast<std::int64_t>(reference.events.size()) - 1, row + band);
       for (std::int64_t j = first; j <= last; ++j) {
         const CommEvent& other = event(reference, static_cast<std::size_t>(j));
         if (compatible(event(mine, i), other)) differences.push_back(event(mine, i).end - other.end);
@@ -238,6 +241,8 @@ class Matcher {
 
 }  // namespace
 
-void match_collectives(Trace& trace) { Matcher(trace).run(); }
+void match_collectives(Trace& trace) {
+  Matcher(trace).run();
+}
 
 }  // namespace paceline::trace

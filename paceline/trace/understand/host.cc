@@ -7,7 +7,9 @@
 namespace paceline::trace {
 namespace {
 
-bool is_step(std::string_view name) { return name.starts_with("ProfilerStep#"); }
+bool is_step(std::string_view name) {
+  return name.starts_with("ProfilerStep#");
+}
 
 /// Collectives that run on a thread of their own ("gloo:all_reduce") are communication, not host work.
 bool is_host_collective(const RankTrace& trace, Row row) {
@@ -51,15 +53,15 @@ std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const st
   std::vector<HostSegment> result;
   result.reserve(front.size() + back.size());
   std::size_t j = 0;
-  std::int64_t now = back.empty() ? (front.empty() ? 0 : front.front().begin)
-                                  : (front.empty() ? back.front().begin
-                                                   : std::min(front.front().begin, back.front().begin));
+  std::int64_t now = back.empty()
+                         ? (front.empty() ? 0 : front.front().begin)
+                         : (front.empty() ? back.front().begin : std::min(front.front().begin, back.front().begin));
   const auto fill = [&](std::int64_t to) {  // [now, to) from `back`
     while (now < to) {
       while (j < back.size() && back[j].end <= now) ++j;
       const bool inside = j < back.size() && back[j].begin <= now;
-      const std::int64_t stop = inside ? std::min(to, back[j].end)
-                                       : (j < back.size() ? std::min(to, back[j].begin) : to);
+      const std::int64_t stop =
+          inside ? std::min(to, back[j].end) : (j < back.size() ? std::min(to, back[j].begin) : to);
       result.push_back({now, stop, inside ? back[j].row : kNoRow});
       now = stop;
     }

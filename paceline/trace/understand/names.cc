@@ -13,8 +13,10 @@ std::string folded(std::string_view name) {
   text.reserve(name.size());
   for (const char c : name) {
     if (c == '(' || c == '<') break;  // arguments and template parameters
-    if (c >= 'A' && c <= 'Z') text += static_cast<char>(c - 'A' + 'a');
-    else if (c != '_' && c != ' ' && c != '-') text += c;
+    if (c >= 'A' && c <= 'Z')
+      text += static_cast<char>(c - 'A' + 'a');
+    else if (c != '_' && c != ' ' && c != '-')
+      text += c;
   }
   return text;
 }

@@ -425,8 +425,8 @@ class Reducer {
     for (Row row = 0; row < slices_.size(); ++row) {
       if (parent_[row] == kNoRow) continue;
       const Row parent = parent_[row];
-      child_time_[parent] += std::max<std::int64_t>(
-          std::min(slices_.end(row), slices_.end(parent)) - slices_.start[row], 0);
+      child_time_[parent] +=
+          std::max<std::int64_t>(std::min(slices_.end(row), slices_.end(parent)) - slices_.start[row], 0);
     }
     summary_.operators = totals_by_name([&](Row row) { return slices_.category[row] == Category::kCpuOp; });
     std::stable_sort(summary_.operators.begin(), summary_.operators.end(),

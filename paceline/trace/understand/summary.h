@@ -11,17 +11,17 @@ namespace paceline::trace {
 /// One training step of one rank. The parts add up to `end - begin` exactly:
 /// compute + exposed communication + exposed copies + idle + lead + tail.
 struct StepSummary {
-  std::int64_t number = -1;  // from "ProfilerStep#N"; -1 when the trace marks no steps and all of it is one
-  std::int64_t begin = 0, end = 0;        // ns, this rank's clock
-  std::int64_t compute = 0;               // busy with computation
-  std::int64_t communication = 0;         // busy with collectives, overlapped or not
-  std::int64_t overlap = 0;               // of communication, hidden behind computation
-  std::int64_t copies = 0;                // busy with copies and fills
-  std::int64_t exposed_copies = 0;        // not hidden behind computation or communication
-  std::int64_t idle = 0;                  // nothing runs, between the first and the last device work
-  std::int64_t idle_host = 0;             // of idle: the next work was launched only after the device had run dry
-  std::int64_t idle_gap = 0;              // of idle: launched in time, a gap below kKernelGap
-  std::int64_t lead = 0, tail = 0;        // before the first and after the last device work
+  std::int64_t number = -1;         // from "ProfilerStep#N"; -1 when the trace marks no steps and all of it is one
+  std::int64_t begin = 0, end = 0;  // ns, this rank's clock
+  std::int64_t compute = 0;         // busy with computation
+  std::int64_t communication = 0;   // busy with collectives, overlapped or not
+  std::int64_t overlap = 0;         // of communication, hidden behind computation
+  std::int64_t copies = 0;          // busy with copies and fills
+  std::int64_t exposed_copies = 0;  // not hidden behind computation or communication
+  std::int64_t idle = 0;            // nothing runs, between the first and the last device work
+  std::int64_t idle_host = 0;       // of idle: the next work was launched only after the device had run dry
+  std::int64_t idle_gap = 0;        // of idle: launched in time, a gap below kKernelGap
+  std::int64_t lead = 0, tail = 0;  // before the first and after the last device work
   std::int64_t exposed_communication() const { return communication - overlap; }
   std::int64_t idle_other() const { return idle - idle_host - idle_gap; }
 };
@@ -76,13 +76,13 @@ struct DeviceTotals {
 struct RankSummary : RankHeader {
   base::InternTable names;
   std::vector<StepSummary> steps;
-  std::vector<CommEvent> collectives;       // by begin
+  std::vector<CommEvent> collectives;  // by begin
   std::vector<WindowItem> window_items;
-  std::vector<NameTotal> kernels;           // device work by name, largest total first
-  std::vector<NameTotal> operators;         // host operators by name, largest self time first
+  std::vector<NameTotal> kernels;    // device work by name, largest total first
+  std::vector<NameTotal> operators;  // host operators by name, largest self time first
   DeviceTotals device;
-  Intervals compute_in_collectives;         // computation while a collective runs: what hides communication
-  bool has_device = false;                  // false: a CPU job, computation is operator time
+  Intervals compute_in_collectives;  // computation while a collective runs: what hides communication
+  bool has_device = false;           // false: a CPU job, computation is operator time
   bool marks_steps = false;
 };
 

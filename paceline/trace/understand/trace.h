@@ -14,14 +14,14 @@ struct Member {
   std::int64_t begin, end;
 };
 
-/// One collective over its ranks. Kernel time is waiting for the last member plus the transfer; the transfer is what the
-/// member that waited least needed.
+/// One collective over its ranks. Kernel time is waiting for the last member plus the transfer; the transfer is what
+/// the member that waited least needed.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kUnknown;
-  std::uint32_t group = 0;  // index into Trace::groups
-  std::uint32_t index = 0;  // n-th of its group
+  std::uint32_t group = 0;                           // index into Trace::groups
+  std::uint32_t index = 0;                           // n-th of its group
   std::uint32_t members_begin = 0, members_end = 0;  // in Trace::members
-  std::uint32_t last = 0;   // index into Trace::members of the last to arrive
+  std::uint32_t last = 0;                            // index into Trace::members of the last to arrive
   std::int64_t transfer = 0;
 
   std::uint32_t size() const { return members_end - members_begin; }
@@ -29,7 +29,7 @@ struct Collective {
 
 /// A collective that could not be matched: a rank that skipped one, recorded less, or did something else.
 struct Mismatch {
-  std::uint32_t rank;   // index into Trace::ranks
+  std::uint32_t rank;  // index into Trace::ranks
   std::uint32_t group;
   std::uint32_t index;  // of that rank's events of the group
   std::string what;
