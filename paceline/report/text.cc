@@ -37,9 +37,9 @@ class Writer {
   }
 
  private:
-  std::string bold(const std::string& text) const { return options_.color ? "\x1b[1m" + text + "\x1b[0m" : text; }
+  std::string bold(const std::string& text) const { return options_.color ? fmt::format("\x1b[1m{}\x1b[0m", text) : text; }
   void line(const std::string& text = "") { text_ += text + "\n"; }
-  void heading(const std::string& text) { line("\n" + bold(text)); }
+  void heading(const std::string& text) { line(fmt::format("\n{}", bold(text))); }
   void rest(std::size_t count) {
     if (count > options_.rows) line(fmt::format("  ... {} more; --rows N or --json shows them", count - options_.rows));
   }
