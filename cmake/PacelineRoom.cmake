@@ -2,6 +2,10 @@
 add_library(paceline_options INTERFACE)
 target_include_directories(paceline_options INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(paceline_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # False alarms on std::string in optimized code: gcc.gnu.org/bugzilla/show_bug.cgi?id=105651.
+  target_compile_options(paceline_options INTERFACE -Wno-restrict)
+endif()
 if(PACELINE_WERROR)
   target_compile_options(paceline_options INTERFACE -Werror)
 endif()
