@@ -720,6 +720,7 @@ class Reader {
                            fmt::format("'{}' has no end; it was taken to last until the last event", trace_.name(row)));
       }
     }
+    trace_.base_time = base_time_;
     if (base_time_ != 0) {
       for (std::int64_t& start : trace_.slices.start) start += base_time_;
       for (Instant& instant : trace_.instants) instant.time += base_time_;
