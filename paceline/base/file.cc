@@ -80,16 +80,33 @@ std::string read_text_file(const fs::path& path) {
   return std::string(MappedFile(path).text());
 }
 
+bool may_replace(const fs::path& path) {
+  std::error_code unknown;
+  const fs::file_status status = fs::status(path, unknown);
+  return !fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status);
+}
+
+namespace {
+void write_all(int file, const fs::path& path, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno(path, "write");
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+}  // namespace
+
 void write_text_file(const fs::path& path, std::string_view text) {
+  if (!may_replace(path)) {
+    const Descriptor device(path, O_WRONLY, 0);
+    write_all(device.get(), path, text);
+    return;
+  }
   const fs::path temporary = path.string() + fmt::format(".tmp{}", ::getpid());
   try {
     const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    for (std::string_view left = text; !left.empty();) {
-      const ssize_t written = ::write(file.get(), left.data(), left.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) throw_errno(path, "write");
-      left.remove_prefix(static_cast<std::size_t>(written));
-    }
+    write_all(file.get(), path, text);
     if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno(path, "write");
   } catch (...) {
     ::unlink(temporary.c_str());

@@ -55,7 +55,10 @@ class MappedFile {
 
 /// The whole file; Error(kBadInput) when it cannot be read.
 std::string read_text_file(const std::filesystem::path& path);
-/// Writes through a temporary file beside it and renames: a full disk or Ctrl-C never leaves half a file.
+/// Whether a new file may be renamed over `path`: not over a device, a pipe or a socket such as /dev/stdout.
+bool may_replace(const std::filesystem::path& path);
+/// Writes through a temporary file beside it and renames: a full disk or Ctrl-C never leaves half a file. Devices and
+/// pipes are written to as they are.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
 /// All of the rest of the source.
