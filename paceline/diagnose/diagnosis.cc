@@ -88,10 +88,9 @@ void fill_ranks(const Trace& trace, Diagnosis& diagnosis) {
     for (std::size_t c = 0; c < rank.collectives.size(); ++c) {
       const trace::CommEvent& event = rank.collectives[c];
       transfers.push_back({event.end - transfer_of[i][c], event.end});
-      row.transfer += transfer_of[i][c];
-      row.wait += event.end - event.begin - transfer_of[i][c];
     }
-    const Intervals exposed = trace::subtract(trace::merge(std::move(transfers)), rank.compute_in_collectives);
+    transfers = trace::merge(std::move(transfers));
+    const Intervals exposed = trace::subtract(transfers, rank.compute_in_collectives);
     row.rank = *rank.rank;
     row.source = rank.source;
     row.host = rank.host;
@@ -101,18 +100,16 @@ void fill_ranks(const Trace& trace, Diagnosis& diagnosis) {
     for (const trace::StepSummary& step : rank.steps) {
       row.steps.push_back(parts_of(step, trace.clocks[i], exposed));
       durations.push_back(step.end - step.begin);
+      row.transfer += total_within(transfers, {step.begin, step.end});
     }
     row.mean = mean_of(row.steps);
+    row.transfer /= static_cast<std::int64_t>(std::max<std::size_t>(row.steps.size(), 1));
+    row.wait = row.mean.communication - row.transfer;
     diagnosis.step_count = std::min(diagnosis.step_count, rank.steps.size());
     diagnosis.world_size = std::max(diagnosis.world_size, rank.world_size);
     diagnosis.has_device = diagnosis.has_device || rank.has_device;
     diagnosis.marks_steps = diagnosis.marks_steps || rank.marks_steps;
     diagnosis.ranks.push_back(std::move(row));
-  }
-  for (RankDiagnosis& rank : diagnosis.ranks) {
-    const auto steps = static_cast<std::int64_t>(std::max<std::size_t>(rank.steps.size(), 1));
-    rank.wait /= steps;
-    rank.transfer /= steps;
   }
   diagnosis.world_size = std::max(diagnosis.world_size, static_cast<std::uint32_t>(trace.ranks.size()));
   if (!durations.empty()) {

@@ -100,13 +100,13 @@ class Finder {
     }
     finding.evidence.push_back(
         fmt::format("it waits {} per step in collectives, its peers {}; at worst it came {} behind their median",
-                    time_text(late->wait), time_text(wait_of_others(*late)), time_text(worst)));
+                    time_text(late->mean.exposed_wait), time_text(wait_of_others(*late)), time_text(worst)));
     finding.remedy = remedy_for(*late);
   }
 
   std::int64_t wait_of_others(const RankDiagnosis& late) const {
     std::int64_t sum = 0;
-    for (const RankDiagnosis& rank : diagnosis_.ranks) sum += &rank == &late ? 0 : rank.wait;
+    for (const RankDiagnosis& rank : diagnosis_.ranks) sum += &rank == &late ? 0 : rank.mean.exposed_wait;
     return sum / static_cast<std::int64_t>(std::max<std::size_t>(diagnosis_.ranks.size() - 1, 1));
   }
 

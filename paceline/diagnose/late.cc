@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -142,31 +143,37 @@ class LateRank {
     row.start_spread = last.begin - first_begin;
     row.end_spread = last_end - first_end;
     if (collective.size() >= 2) row.behind = last.begin - median_of(begins_of_others(collective));
+    savings_.push_back(0);
     if (counts(collective)) {
       RankDiagnosis& rank = diagnosis_.ranks[last.rank];
       ++rank.times_last;
-      rank.blame += alone(collective);
+      const auto [counted, first] = counted_until_.try_emplace(last.rank, last.begin - row.behind);
+      savings_.back() = saving(collective, counted->second);
+      counted->second = std::max(counted->second, last.begin);
+      rank.blame += savings_.back();
     }
     diagnosis_.collectives.push_back(std::move(row));
   }
 
   /// What the others would have saved had the last one come with the median of them: of each other member the exposed
-  /// waiting, at most the lateness; then the median over them.
-  std::int64_t alone(const Collective& collective) const {
-    const std::int64_t last_begin = trace_.members[collective.last].begin;
-    const std::int64_t behind = last_begin - median_of(begins_of_others(collective));
+  /// waiting, at most the lateness; then the median over them. Collectives that one rank holds up at the same time count
+  /// once: from `since` on, where the time before is counted already.
+  std::int64_t saving(const Collective& collective, std::int64_t since) const {
+    const Member& last = trace_.members[collective.last];
+    const std::int64_t from = std::max(since, median_of(begins_of_others(collective)));
     std::vector<std::int64_t> savings;
     for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
       if (m == collective.last) continue;
       const Member& member = trace_.members[m];
       const CommEvent& event = trace_.event(member);
-      const trace::Interval wait{event.begin, event.end - collective.transfer};
+      // The time waited for the last one alone, on the member's own clock: up to where its transfer starts.
+      const std::int64_t ready = event.end - collective.transfer;
+      const trace::Interval wait{std::max(event.begin, ready - std::max<std::int64_t>(last.begin - from, 0)), ready};
       if (wait.length() <= 0) {
         savings.push_back(0);
         continue;
       }
-      const std::int64_t hidden = total_within(trace_.ranks[member.rank].compute_in_collectives, wait);
-      savings.push_back(std::min(behind, wait.length() - hidden));
+      savings.push_back(wait.length() - total_within(trace_.ranks[member.rank].compute_in_collectives, wait));
     }
     return std::max<std::int64_t>(median_of(savings), 0);
   }
@@ -174,7 +181,8 @@ class LateRank {
   /// What the others would have saved in each step, by the rank that came last.
   std::vector<std::vector<double>> costs_by_step() const {
     std::vector<std::vector<double>> costs(trace_.ranks.size(), std::vector<double>(diagnosis_.step_count, 0.0));
-    for (const Collective& collective : trace_.collectives) {
+    for (std::size_t c = 0; c < trace_.collectives.size(); ++c) {
+      const Collective& collective = trace_.collectives[c];
       if (!counts(collective)) continue;
       const Member& last = trace_.members[collective.last];
       const auto& steps = trace_.ranks[last.rank].steps;
@@ -182,7 +190,7 @@ class LateRank {
         return step.begin <= trace_.event(last).begin;
       });
       const auto step = static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - steps.begin() - 1, 0));
-      if (step < diagnosis_.step_count) costs[last.rank][step] += static_cast<double>(alone(collective));
+      if (step < diagnosis_.step_count) costs[last.rank][step] += static_cast<double>(savings_[c]);
     }
     return costs;
   }
@@ -215,11 +223,13 @@ class LateRank {
   /// Compares the windows before the collectives in which the rank was last with the same windows of the others.
   void find_causes(std::uint32_t late) {
     ItemTimes excess;
-    std::int64_t late_start = 0, lateness = 0;
+    std::int64_t late_start = 0, lateness = 0, counted_until = std::numeric_limits<std::int64_t>::min();
     for (const Collective& collective : trace_.collectives) {
       const Member& member = trace_.members[collective.last];
       if (!counts(collective) || member.rank != late) continue;
-      lateness += std::max<std::int64_t>(member.begin - median_of(begins_of_others(collective)), 0);
+      const std::int64_t from = std::max(counted_until, median_of(begins_of_others(collective)));
+      lateness += std::max<std::int64_t>(member.begin - from, 0);
+      counted_until = std::max(counted_until, member.begin);
       compare(collective, member, excess, late_start);
     }
     const auto steps = static_cast<std::int64_t>(std::max<std::size_t>(diagnosis_.step_count, 1));
@@ -280,6 +290,8 @@ class LateRank {
 
   const Trace& trace_;
   Diagnosis& diagnosis_;
+  std::vector<std::int64_t> savings_;                      // of each collective
+  std::map<std::uint32_t, std::int64_t> counted_until_;  // by the rank that came last
 };
 
 }  // namespace

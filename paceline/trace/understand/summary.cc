@@ -365,10 +365,11 @@ class Reducer {
       event.host_window = std::min(host_from, event.issued);
       while (segment < timeline.size() && timeline[segment].end <= event.host_window) ++segment;
       for (std::size_t i = segment; i < timeline.size() && timeline[i].begin < event.issued; ++i) {
-        const std::int64_t time =
-            std::min(timeline[i].end, event.issued) - std::max(timeline[i].begin, event.host_window);
+        const Interval part{std::max(timeline[i].begin, event.host_window), std::min(timeline[i].end, event.issued)};
         const Row row = timeline[i].row;
         const bool gap = row == kNoRow || trace_.name(row).starts_with("ProfilerStep#");
+        // A host that does nothing while a collective of its own runs waits for it.
+        const std::int64_t time = part.length() - (gap ? total_within(communication_, part) : 0);
         sums[{gap ? WindowItem::Kind::kHostGap : WindowItem::Kind::kHostOp,
               gap ? base::kNone<NameId> : slices_.name[row], gap ? base::kNone<NameId> : span_around(row)}] += time;
       }
