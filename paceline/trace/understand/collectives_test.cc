@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "paceline/base/rng.h"
 #include "tests/support/synthetic_job.h"
 
 namespace paceline::trace {
@@ -220,9 +221,10 @@ TEST(CollectiveMatching, WhereEveryRankNamesTheGroupOtherwiseItsRanksTell) {
 
 TEST(CollectiveMatching, StaysBoundedWhereOneRankRecordedFarLess) {
   // 40,000 against 20,000 events without numbers: a full alignment would take 800 million cells.
+  base::Rng rng(1);
   std::vector<CommEvent> all, half;
   for (std::int64_t i = 0; i < 40'000; ++i) {
-    const CommEvent made = event(CollectiveKind::kAllReduce, i * 1'000'000 + (i * 7919 % 1000) * 700, 0, 8);
+    const CommEvent made = event(CollectiveKind::kAllReduce, i * 1'000'000 + rng.between(0, 700'000), 0, 8);
     all.push_back(made);
     all.back().end = made.begin + 100'000;
     if (i >= 10'000 && i < 30'000) half.push_back(all.back());
