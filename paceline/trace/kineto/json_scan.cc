@@ -1,0 +1,231 @@
+#include "paceline/trace/kineto/json_scan.h"
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace paceline::trace::kineto {
+namespace {
+
+bool is_space(char c) {
+  return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+Walk broken(const char* at) {
+  return {Walk::State::kBroken, at};
+}
+Walk need_more(const char* at) {
+  return {Walk::State::kNeedMore, at};
+}
+
+/// `at` is behind the opening quote; the result is behind the closing one.
+Walk walk_string(const char* at, const char* end) {
+  for (; at < end; ++at) {
+    const auto byte = static_cast<unsigned char>(*at);
+    if (byte == '"') return {Walk::State::kWhole, at + 1};
+    if (byte < 0x20) return broken(at);
+    if (byte == '\\') {
+      if (++at == end) break;
+      if (std::strchr("\"\\/bfnrtu", *at) == nullptr || *at == '\0') return broken(at);
+    }
+  }
+  return need_more(end);
+}
+
+/// Numbers and literals: letters, digits and signs, checked by their first byte; simdjson checks the rest.
+Walk walk_scalar(const char* at, const char* end) {
+  const char* begin = at;
+  while (at < end && (std::strchr("+-.eE", *at) != nullptr || (*at >= '0' && *at <= '9')) && *at != '\0') ++at;
+  if (at > begin && (*begin == '-' || (*begin >= '0' && *begin <= '9'))) {
+    return at == end ? need_more(end) : Walk{Walk::State::kWhole, at};
+  }
+  for (const std::string_view literal : {"true", "false", "null"}) {
+    if (*begin != literal[0]) continue;
+    const auto left = static_cast<std::size_t>(end - begin);
+    if (left < literal.size()) {
+      return literal.starts_with(std::string_view(begin, left)) ? need_more(end) : broken(begin);
+    }
+    if (std::string_view(begin, literal.size()) == literal) return {Walk::State::kWhole, begin + literal.size()};
+  }
+  return broken(begin);
+}
+
+}  // namespace
+
+const char* skip_space(const char* at, const char* end) {
+  while (at < end && is_space(*at)) ++at;
+  return at;
+}
+
+Walk walk_value(const char* begin, const char* end) {
+  constexpr std::size_t kDeepest = 256;
+  std::array<char, kDeepest> open;  // closing bracket of each open container
+  std::size_t depth = 0;
+  bool has_phase = false;
+  bool want_key = false;  // the next token is a key or the end of an object
+  bool first = false;     // just behind an opening bracket: the container may be empty
+  const char* at = begin;
+  while (true) {
+    at = skip_space(at, end);
+    if (at == end) return need_more(end);
+    const char c = *at;
+    if (first && c == open[depth - 1]) {
+      --depth;
+      ++at;
+    } else if (want_key) {
+      if (c != '"') return broken(at);
+      const Walk key = walk_string(at + 1, end);
+      if (key.state != Walk::State::kWhole) return key;
+      if (depth == 1 && std::string_view(at, static_cast<std::size_t>(key.at - at)) == "\"ph\"") has_phase = true;
+      at = skip_space(key.at, end);
+      if (at == end) return need_more(end);
+      if (*at != ':') return broken(at);
+      ++at;
+      want_key = false;
+      first = false;
+      continue;
+    } else if (c == '{' || c == '[') {
+      if (depth == kDeepest) return broken(at);
+      open[depth++] = c == '{' ? '}' : ']';
+      want_key = c == '{';
+      first = true;
+      ++at;
+      continue;
+    } else {
+      const Walk scalar = c == '"' ? walk_string(at + 1, end) : walk_scalar(at, end);
+      if (scalar.state != Walk::State::kWhole) return scalar;
+      at = scalar.at;
+    }
+    // A value ended: close containers until one goes on.
+    while (true) {
+      first = false;
+      if (depth == 0) return {Walk::State::kWhole, at, has_phase};
+      at = skip_space(at, end);
+      if (at == end) return need_more(end);
+      if (*at == open[depth - 1]) {
+        --depth;
+        ++at;
+      } else if (*at == ',') {
+        ++at;
+        want_key = open[depth - 1] == '}';
+        break;
+      } else {
+        return broken(at);
+      }
+    }
+  }
+}
+
+Candidate find_event(const char* begin, const char* end) {
+  for (const char* at = begin; at < end; ++at) {
+    at = static_cast<const char*>(std::memchr(at, '{', static_cast<std::size_t>(end - at)));
+    if (at == nullptr) break;
+    const Walk walk = walk_value(at, end);
+    if (walk.state == Walk::State::kNeedMore) return {Candidate::State::kNeedMore, at, end};
+    if (walk.state == Walk::State::kWhole && walk.has_phase) return {Candidate::State::kFound, at, walk.at};
+  }
+  return {Candidate::State::kNone, end, end};
+}
+
+const char* find_known_key(const char* begin, const char* end) {
+  static constexpr std::array<std::string_view, 6> kKeys{"\"traceEvents\"",      "\"distributedInfo\"",
+                                                         "\"deviceProperties\"", "\"baseTimeNanoseconds\"",
+                                                         "\"displayTimeUnit\"",  "\"traceName\""};
+  const std::string_view text(begin, static_cast<std::size_t>(end - begin));
+  std::size_t first = std::string_view::npos;
+  for (const std::string_view key : kKeys) first = std::min(first, text.find(key));
+  return first == std::string_view::npos ? nullptr : begin + first;
+}
+
+namespace {
+
+/// Length of the valid UTF-8 sequence at `at`, 0 when there is none (RFC 3629: no overlong forms, no surrogates).
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : static_cast<unsigned char>(0);
+  };
+  const auto tail = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xBF) {
+    return byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return tail(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    return tail(1, lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF) && tail(2) ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    return tail(1, lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF) && tail(2) && tail(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+/// Whether a quote at `at` can close a string: the next thing behind it must go on with the structure.
+bool closes_string(std::string_view text, std::size_t at) {
+  std::size_t next = at + 1;
+  while (next < text.size() && is_space(text[next])) ++next;
+  return next == text.size() || std::strchr(",:}]", text[next]) != nullptr;
+}
+
+}  // namespace
+
+std::string replace_invalid_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + 8);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    if (length == 0) {
+      out += "\xEF\xBF\xBD";
+      ++at;
+    } else {
+      out.append(text.substr(at, length));
+      at += length;
+    }
+  }
+  return out;
+}
+
+std::string mend(std::string_view raw) {
+  const std::string text = replace_invalid_utf8(raw);
+  std::string out;
+  out.reserve(text.size() + 16);
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string) {
+      if (c == '\\' && at + 1 < text.size() && std::strchr("\"\\/bfnrtu", text[at + 1]) != nullptr) {
+        out += c;
+        out += text[++at];
+      } else if (c == '\\') {
+        out += "\\\\";
+      } else if (c == '"') {
+        in_string = !closes_string(text, at);
+        out += in_string ? "\\\"" : "\"";
+      } else if (static_cast<unsigned char>(c) < 0x20) {
+        out += ' ';
+      } else {
+        out += c;
+      }
+      continue;
+    }
+    if (c == '"') {
+      in_string = true;
+      out += c;
+    } else if (c == ',') {
+      const char* next = skip_space(text.data() + at + 1, text.data() + text.size());
+      if (*next != '}' && *next != ']') out += c;
+    } else if (c == 'N' || c == 'I' || (c == '-' && text.compare(at, 2, "-I") == 0)) {
+      for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+        if (text.compare(at, word.size(), word) == 0) {
+          out += "null";
+          at += word.size() - 1;
+          break;
+        }
+      }
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace paceline::trace::kineto

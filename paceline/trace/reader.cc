@@ -1,0 +1,73 @@
+#include "paceline/trace/reader.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <regex>
+
+#include "paceline/base/error.h"
+#include "paceline/trace/kineto/kineto_reader.h"
+
+namespace paceline::trace {
+namespace {
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+bool is_sqlite(std::string_view head) {
+  return head.starts_with("SQLite format 3");
+}
+bool is_memory_timeline(std::string_view head) {
+  return head.starts_with("[[");
+}
+bool is_execution_trace(std::string_view head) {
+  return has(head, "\"schema\"") && has(head, "\"nodes\"") && !has(head, "\"ph\"");
+}
+bool is_chakra(std::string_view head) {
+  // A length-delimited GlobalMetadata first, then nodes: binary, with the names of its attributes in clear.
+  return has(head, std::string_view("\0", 1)) && (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
+}
+
+constexpr std::array<Format, 5> kFormats{{
+    {"SQLite", is_sqlite, nullptr,
+     "an SQLite database (Nsight Systems export?) is not read yet; give the PyTorch profiler's trace of the job"},
+    {"memory timeline", is_memory_timeline, nullptr,
+     "a raw memory timeline holds no slices; give the PyTorch profiler's trace of the same run"},
+    {"execution trace", is_execution_trace, nullptr,
+     "a PyTorch execution trace holds no times; give the PyTorch profiler's trace of the same run"},
+    {"Chakra", is_chakra, nullptr, "a Chakra execution trace is not read yet; give the PyTorch profiler's trace"},
+    {"Kineto", kineto::sniff, kineto::read, ""},
+}};
+
+}  // namespace
+
+std::span<const Format> formats() {
+  return kFormats;
+}
+
+RankTrace read_document(const std::string& name, base::ByteSource& source) {
+  std::string head(kSniffBytes, '\0');
+  std::size_t size = 0;
+  while (size < head.size()) {
+    const std::size_t count = source.read({head.data() + size, head.size() - size});
+    if (count == 0) break;
+    size += count;
+  }
+  head.resize(size);
+  for (const Format& format : formats()) {
+    if (!format.sniff(head)) continue;
+    if (format.read == nullptr) throw Error(ErrorKind::kBadInput, name, std::string(format.advice));
+    Document document{name, head, source};
+    RankTrace trace = format.read(document);
+    trace.source = name;
+    trace.format = format.name;
+    return trace;
+  }
+  if (size == 0 && source.damage()) throw Error(ErrorKind::kBadInput, name, *source.damage());
+  if (size == 0) throw Error(ErrorKind::kBadInput, name, "the file is empty; record the trace again");
+  throw Error(ErrorKind::kBadInput, name,
+              "not a trace in a known format; expected the JSON of the PyTorch profiler (Chrome trace events)");
+}
+
+}  // namespace paceline::trace
