@@ -1,4 +1,4 @@
-// trace_robustness [--seed N] [--seconds S] [--generate] [FILE...]
+// trace_robustness [--seed N] [--seconds S] [--save FILE] [--generate] [FILE...]
 //
 // Damages traces and checks that the reader keeps every event that the damage did not touch. Each document (also of
 // .gz, .zst, tar) is taken uncompressed and
@@ -9,7 +9,8 @@
 // After each the reader must return without a throw, with a repair that names a byte when events are missing, and with
 // every slice and instant outside the damage: same name, process, thread, time and duration. Events of other kinds are
 // counted. Prints one line per document and kind of damage, and a line of JSON at the end; exit status 1 when an event
-// was lost. --generate takes small traces in every style from the seed in place of files.
+// was lost. --generate takes small traces in every style from the seed in place of files. --save keeps the first damaged
+// text that the reader failed on.
 #include <fmt/core.h>
 #include <zlib.h>
 
@@ -172,10 +173,14 @@ Tally check(const Truth& truth, base::ByteSource& damaged, const std::vector<std
   return tally;
 }
 
+std::string save_to;  // --save
+
 Tally check_text(const Truth& truth, std::string_view damaged, const std::vector<std::size_t>& hit,
                  const std::string& what) {
   const std::unique_ptr<base::ByteSource> source = base::memory_source(damaged);
-  return check(truth, *source, hit, what);
+  const Tally tally = check(truth, *source, hit, what);
+  if (!tally.good() && !save_to.empty()) base::write_text_file(std::exchange(save_to, {}), damaged);
+  return tally;
 }
 
 /// The events that hold one of `places` (in order).
@@ -442,6 +447,8 @@ int main(int count, char** arguments) {
       options.seed = std::strtoull(arguments[++i], nullptr, 10);
     } else if (argument == "--seconds" && i + 1 < count) {
       options.seconds = std::strtod(arguments[++i], nullptr);
+    } else if (argument == "--save" && i + 1 < count) {
+      robustness::save_to = arguments[++i];
     } else if (argument == "--generate") {
       options.generate = true;
     } else {
@@ -449,7 +456,7 @@ int main(int count, char** arguments) {
     }
   }
   if (!options.generate && options.files.empty()) {
-    std::fprintf(stderr, "usage: trace_robustness [--seed N] [--seconds S] [--generate] [FILE...]\n");
+    std::fprintf(stderr, "usage: trace_robustness [--seed N] [--seconds S] [--save FILE] [--generate] [FILE...]\n");
     return 2;
   }
   fmt::print("seed {}\n", options.seed);

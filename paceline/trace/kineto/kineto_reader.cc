@@ -55,16 +55,39 @@ std::string_view unquoted(std::string_view token) {
   return token;
 }
 
-std::string_view token_of(od::value& value) {
-  return unquoted(trimmed(value.raw_json_token()));
-}
-
 std::string_view key_of(od::raw_json_string raw) {
   const char* begin = raw.raw();
   return {begin, static_cast<std::size_t>(static_cast<const char*>(std::strchr(begin, '"')) - begin)};
 }
 
-simdjson::error_code read_args(od::value& value, Fields& fields) {
+/// Whether the structure inside the events was checked before (walk_value), or is checked by simdjson alone.
+enum class Structure { kChecked, kUnchecked };
+
+/// Walks over a list or an object whose members are of no interest; `text` is the whole of it. simdjson does nothing
+/// there but count brackets, and a lost quote that another lost quote sets right again may have hidden whole events in
+/// it: then it is an error.
+simdjson::error_code pass_over(od::value& value, std::string_view token, Structure structure, std::string_view& text) {
+  if (token.starts_with('[')) {
+    od::array list;
+    if (const auto error = value.get_array().get(list)) return error;
+    if (const auto error = list.raw_json().get(text)) return error;
+  } else {
+    od::object object;
+    if (const auto error = value.get_object().get(object)) return error;
+    if (const auto error = object.raw_json().get(text)) return error;
+  }
+  constexpr std::size_t kShortestEvent = 64;
+  constexpr std::string_view kPhase = "\"ph\"";
+  if (structure == Structure::kChecked || text.size() < kShortestEvent) return simdjson::SUCCESS;
+  const bool holds_event = ::memmem(text.data(), text.size(), kPhase.data(), kPhase.size()) != nullptr;
+  return holds_event ? simdjson::TAPE_ERROR : simdjson::SUCCESS;
+}
+
+bool is_container(std::string_view token) {
+  return token.starts_with('[') || token.starts_with('{');
+}
+
+simdjson::error_code read_args(od::value& value, Structure structure, Fields& fields) {
   od::object args;
   if (value.get_object().get(args) != simdjson::SUCCESS) return simdjson::SUCCESS;  // no object: nothing of use
   for (auto item : args) {
@@ -107,52 +130,52 @@ simdjson::error_code read_args(od::value& value, Fields& fields) {
       default:
         break;
     }
-    if (target == nullptr) continue;
-    const std::string_view token = trimmed(field.value().raw_json_token());
-    *target = unquoted(token);
-    if (token.starts_with('[')) {
-      // The whole nested list as text: raw_json() walks it and checks that it closes.
-      od::array list;
-      std::string_view text;
-      if (const auto error = field.value().get_array().get(list)) return error;
-      if (const auto error = list.raw_json().get(text)) return error;
-      *target = trimmed(text);
+    std::string_view token = field.value().raw_json_token();
+    if (is_container(token)) {
+      if (const auto error = pass_over(field.value(), token, structure, token)) return error;
     }
+    if (target != nullptr) *target = unquoted(trimmed(token));
   }
   return simdjson::SUCCESS;
 }
 
-simdjson::error_code read_fields(od::object& event, Fields& fields) {
+simdjson::error_code read_fields(od::object& event, Structure structure, Fields& fields) {
   for (auto item : event) {
     od::field field;
     if (const auto error = std::move(item).get(field)) return error;
     const std::string_view key = key_of(field.key());
     od::value& value = field.value();
+    if (key == "args") {
+      if (const auto error = read_args(value, structure, fields)) return error;
+      continue;
+    }
+    std::string_view token = value.raw_json_token();
+    if (is_container(token)) {
+      if (const auto error = pass_over(value, token, structure, token)) return error;
+      continue;
+    }
+    std::string_view* target = nullptr;
     switch (key.size()) {
       case 2:
-        if (key == "ph") fields.phase = token_of(value);
-        if (key == "ts") fields.time = token_of(value);
-        if (key == "id") fields.id = token_of(value);
+        if (key == "ph") target = &fields.phase;
+        if (key == "ts") target = &fields.time;
+        if (key == "id") target = &fields.id;
         break;
       case 3:
-        if (key == "cat") fields.category = token_of(value);
-        if (key == "pid") fields.process = token_of(value);
-        if (key == "tid") fields.thread = token_of(value);
-        if (key == "dur") fields.duration = token_of(value);
+        if (key == "cat") target = &fields.category;
+        if (key == "pid") target = &fields.process;
+        if (key == "tid") target = &fields.thread;
+        if (key == "dur") target = &fields.duration;
         break;
       case 4:
-        if (key == "name") {
-          fields.name = token_of(value);
-          fields.name_escaped = fields.name.find('\\') != std::string_view::npos;
-        }
-        if (key == "args") {
-          if (const auto error = read_args(value, fields)) return error;
-        }
+        if (key == "name") target = &fields.name;
         break;
       default:
         break;
     }
+    if (target != nullptr) *target = unquoted(trimmed(token));
   }
+  fields.name_escaped = fields.name.find('\\') != std::string_view::npos;
   return simdjson::SUCCESS;
 }
 
@@ -437,7 +460,7 @@ class Reader {
         od::object event;
         if (const auto code = item.get_object().get(event)) return code;
         Fields fields;
-        if (const auto code = read_fields(event, fields)) return code;
+        if (const auto code = read_fields(event, Structure::kUnchecked, fields)) return code;
         if (fields.phase.empty()) return simdjson::NO_SUCH_FIELD;
         if (const auto code = list.current_location().get(taken)) return code;
         take(fields);
@@ -539,7 +562,7 @@ class Reader {
     // The bytes behind `text` in the buffer, or its padding, serve as simdjson's padding.
     if (parser_.iterate(text.data(), text.size(), text.size() + simdjson::SIMDJSON_PADDING).get(document)) return false;
     if (document.get_object().get(event)) return false;
-    if (read_fields(event, fields) || fields.phase.empty()) return false;
+    if (read_fields(event, Structure::kChecked, fields) || fields.phase.empty()) return false;
     take(fields);
     return true;
   }
