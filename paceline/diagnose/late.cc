@@ -37,8 +37,8 @@ double binomial_tail(std::uint32_t hits, std::uint32_t trials, double chance) {
   return tail;
 }
 
-/// Upper bound of P(T > t) for Student's T with `freedom` >= 2 degrees: the density integrated with x / t >= 1 under the
-/// integral; too large by less than a factor of freedom / (freedom - 1).
+/// Upper bound of P(T > t) for Student's T with `freedom` >= 2 degrees: the density integrated with x / t >= 1 under
+/// the integral; too large by less than a factor of freedom / (freedom - 1).
 double student_tail(double t, double freedom) {
   if (t <= 0) return 1.0;
   constexpr double kPi = 3.14159265358979323846;
@@ -156,8 +156,8 @@ class LateRank {
   }
 
   /// What the others would have saved had the last one come with the median of them: of each other member the exposed
-  /// waiting, at most the lateness; then the median over them. Collectives that one rank holds up at the same time count
-  /// once: from `since` on, where the time before is counted already.
+  /// waiting, at most the lateness; then the median over them. Collectives that one rank holds up at the same time
+  /// count once: from `since` on, where the time before is counted already.
   std::int64_t saving(const Collective& collective, std::int64_t since) const {
     const Member& last = trace_.members[collective.last];
     const std::int64_t from = std::max(since, median_of(begins_of_others(collective)));
@@ -290,7 +290,7 @@ class LateRank {
 
   const Trace& trace_;
   Diagnosis& diagnosis_;
-  std::vector<std::int64_t> savings_;                      // of each collective
+  std::vector<std::int64_t> savings_;                    // of each collective
   std::map<std::uint32_t, std::int64_t> counted_until_;  // by the rank that came last
 };
 

@@ -88,8 +88,8 @@ bool spread(Trace& trace, std::vector<char>& placed) {
   return any;
 }
 
-/// Offsets spread from the first rank over the collectives that it shares with others, then from those on. Ranks that it
-/// does not reach are brought together among themselves, around the lowest of them.
+/// Offsets spread from the first rank over the collectives that it shares with others, then from those on. Ranks that
+/// it does not reach are brought together among themselves, around the lowest of them.
 void estimate(Trace& trace) {
   trace.clocks.assign(trace.ranks.size(), Clock{});
   std::vector<char> placed(trace.ranks.size(), 0);
