@@ -1,11 +1,12 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "paceline/base/error.h"
+#include "paceline/base/parallel.h"
 #include "paceline/report/chrome.h"
 #include "paceline/trace/load.h"
 
@@ -21,17 +22,17 @@ struct Options {
 int run(const Options& options) {
   trace::Loaded loaded = trace::load(options.inputs);
   std::vector<trace::Clock> clocks;
-  if (!options.raw_clocks && loaded.ranks.size() > 1) clocks = trace::load_job(options.inputs).clocks;
+  if (!options.raw_clocks && loaded.ranks.size() > 1) {
+    std::vector<trace::RankSummary> summaries(loaded.ranks.size());
+    base::parallel_for(summaries.size(), [&](std::size_t i) { summaries[i] = trace::reduce(loaded.ranks[i]); });
+    clocks = trace::assemble(std::move(summaries)).clocks;
+  }
   for (const std::string& warning : loaded.warnings) fmt::print(stderr, "paceline: {}\n", warning);
   report::write_chrome(loaded.ranks, clocks, options.output);
   fmt::print(stderr, "wrote {} ({} rank{})\n", options.output, loaded.ranks.size(),
              loaded.ranks.size() == 1 ? "" : "s");
   int code = 0;
-  for (const trace::RankTrace& rank : loaded.ranks) {
-    if (!rank.repairs.lost_data()) continue;
-    print_damage(rank);
-    code = static_cast<int>(ErrorKind::kDamagedInput);
-  }
+  for (const trace::RankTrace& rank : loaded.ranks) code = std::max(code, report_damage(rank));
   return code;
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -23,7 +24,7 @@ int run(int argc, char** argv) {
   int threads = 0;
   app.add_option("--threads", threads, "Threads to use (default: all cores)")->check(CLI::NonNegativeNumber);
   app.require_subcommand(1);
-  app.fallthrough();  // --threads may stand behind the subcommand too
+  app.fallthrough();  // --threads also behind the command
   paceline::cli::Run command;
   paceline::cli::add_diagnose(app, command);
   paceline::cli::add_convert(app, command);

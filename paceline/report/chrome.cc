@@ -1,6 +1,7 @@
 #include "paceline/report/chrome.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <memory>
 
 #include "paceline/base/error.h"
+#include "paceline/base/file.h"
 #include "paceline/trace/understand/launches.h"
 
 namespace paceline::report {
@@ -19,18 +21,21 @@ using trace::Category;
 using trace::RankTrace;
 using trace::Row;
 
-/// A file that appears only when complete.
+/// A file that appears only when complete; devices and pipes are written to as they are.
 class Output {
  public:
   explicit Output(std::string path)
-      : path_(std::move(path)), temporary_(path_ + ".tmp"), file_(std::fopen(temporary_.c_str(), "wb")) {
+      : path_(std::move(path)),
+        renames_(base::may_replace(path_)),
+        written_(renames_ ? fmt::format("{}.tmp{}", path_, ::getpid()) : path_),
+        file_(std::fopen(written_.c_str(), "wb")) {
     if (file_ == nullptr) fail();
     buffer_.reserve(kBuffer * 2);
   }
   ~Output() {
     if (file_ == nullptr) return;
     std::fclose(file_);
-    std::remove(temporary_.c_str());
+    discard();
   }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -43,10 +48,11 @@ class Output {
     flush();
     const bool closed = std::fclose(file_) == 0;
     file_ = nullptr;
-    if (!closed || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      std::remove(temporary_.c_str());
-      fail();
-    }
+    if (closed && (!renames_ || std::rename(written_.c_str(), path_.c_str()) == 0)) return;
+    const int error = errno;
+    discard();
+    errno = error;
+    fail();
   }
 
  private:
@@ -56,11 +62,17 @@ class Output {
     if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) fail();
     buffer_.clear();
   }
+  void discard() const {
+    if (renames_) std::remove(written_.c_str());
+  }
   [[noreturn]] void fail() const {
-    throw Error(ErrorKind::kSystem, path_, fmt::format("cannot write: {}", std::strerror(errno)));
+    throw Error(ErrorKind::kSystem, path_,
+                fmt::format("cannot write: {}; free some space or write elsewhere", std::strerror(errno)));
   }
 
-  std::string path_, temporary_;
+  std::string path_;
+  bool renames_;
+  std::string written_;
   std::FILE* file_;
   fmt::memory_buffer buffer_;
 };
@@ -95,8 +107,10 @@ class Writer {
     fmt::format_to(out_.to(), "{{\"schemaVersion\": 1, \"displayTimeUnit\": \"ns\", \"baseTimeNanoseconds\": {},\n",
                    base_);
     if (ranks_.size() == 1) {
-      fmt::format_to(out_.to(), "\"distributedInfo\": {{\"rank\": {}, \"world_size\": {}, \"backend\": \"{}\"}},\n",
-                     *ranks_[0].rank, ranks_[0].world_size, ranks_[0].backend);
+      fmt::format_to(out_.to(), "\"distributedInfo\": {{\"rank\": {}, \"world_size\": {}, \"backend\": \"",
+                     *ranks_[0].rank, ranks_[0].world_size);
+      append_escaped(out_.to(), ranks_[0].backend);
+      fmt::format_to(out_.to(), "\"}},\n");
     }
     fmt::format_to(out_.to(), "\"traceEvents\": [");
     for (std::size_t i = 0; i < ranks_.size(); ++i) write_rank(i);
@@ -199,7 +213,7 @@ class Writer {
     fmt::format_to(out_.to(), "\", \"pid\": {}, \"tid\": {}, \"ts\": ", *rank.rank, thread);
     append_us(out_.to(), aligned(index, rank.slices.start[row]) - base_);
     fmt::format_to(out_.to(), ", \"dur\": ");
-    append_us(out_.to(), rank.slices.duration[row]);
+    append_us(out_.to(), aligned(index, rank.slices.end(row)) - aligned(index, rank.slices.start[row]));
     const char* separator = ", \"args\": {";
     const auto argument = [&](std::string_view key, std::string_view value, bool quoted) {
       fmt::format_to(out_.to(), "{}\"{}\": {}", separator, key, quoted ? "\"" : "");

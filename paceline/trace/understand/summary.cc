@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 #include "paceline/trace/decimal.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::size_t kItemsPerSlot = 8;  // by name; the rest of each activity is summed
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kUnknownTime = std::numeric_limits<std::int64_t>::min();
 
 enum class Use : std::uint8_t { kNone, kCompute, kCommunication, kCopy };
 
@@ -72,7 +74,9 @@ class Reducer {
     return kept;
   }
 
-  std::int64_t launch_time(Row row) const { return launcher_[row] == kNoRow ? -1 : slices_.start[launcher_[row]]; }
+  std::int64_t launch_time(Row row) const {
+    return launcher_[row] == kNoRow ? kUnknownTime : slices_.start[launcher_[row]];
+  }
 
   /// What each row occupies the rank with, and the device rows in order of their start.
   void classify() {
@@ -104,12 +108,15 @@ class Reducer {
       if (segment.row != kNoRow) of_lane[base::index(slices_.lane[segment.row])] = true;
     }
     for (Row row = 0; row < slices_.size(); ++row) {
-      const std::string_view name = trace_.name(row);
       const Category category = slices_.category[row];
-      if (category == Category::kUserAnnotation && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
-      const bool waits = name.starts_with("c10d::") || name.starts_with("gloo:");
-      if (category == Category::kCpuOp && !waits && of_lane[base::index(slices_.lane[row])]) use_[row] = Use::kCompute;
-      if (category == Category::kCpuOp && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
+      if (category != Category::kUserAnnotation && category != Category::kCpuOp) continue;
+      const std::string_view name = trace_.name(row);
+      if (name.starts_with("gloo:")) {
+        use_[row] = Use::kCommunication;
+      } else if (category == Category::kCpuOp && of_lane[base::index(slices_.lane[row])]) {
+        const bool waits = name.starts_with("c10d::") || name == "record_param_comms";
+        if (!waits) use_[row] = Use::kCompute;
+      }
     }
   }
 
@@ -132,6 +139,7 @@ class Reducer {
     if (!summary_.marks_steps) {
       StepSummary whole;
       whole.begin = kNever;
+      whole.end = kUnknownTime;
       for (Row row = 0; row < slices_.size(); ++row) {
         if (slices_.category[row] == Category::kOther) continue;  // spans of the profiler itself
         whole.begin = std::min(whole.begin, slices_.start[row]);
@@ -206,7 +214,7 @@ class Reducer {
     }
     const auto next = std::lower_bound(device_rows_.begin(), device_rows_.end(), gap.end,
                                        [&](Row row, std::int64_t time) { return slices_.start[row] < time; });
-    const std::int64_t launched = next == device_rows_.end() ? -1 : launch_time(*next);
+    const std::int64_t launched = next == device_rows_.end() ? kUnknownTime : launch_time(*next);
     if (launched > gap.begin) {
       step.idle_host += gap.length();
     } else if (gap.length() < kKernelGap) {
@@ -240,13 +248,24 @@ class Reducer {
     }
   }
 
+  /// "[0, 1] as 5": rank lists tell groups of one name apart, names tell groups of the same ranks apart (a job may have
+  /// several, each with its own order). Kineto cuts long lists, then the name has to do.
+  NameId group_of(const CollectiveArgs& args) {
+    const bool whole = args.group_ranks != base::kNone<NameId> && !trace_.names.text(args.group_ranks).empty() &&
+                       trace_.names.text(args.group_ranks).find("...") == std::string_view::npos;
+    if (!whole) return keep(args.group);
+    if (args.group == base::kNone<NameId>) return keep(args.group_ranks);
+    const auto [known, added] = groups_.try_emplace({args.group_ranks, args.group});
+    if (added) {
+      std::string text(trace_.names.text(args.group_ranks));
+      known->second = summary_.names.intern(text.append(kGroupAs).append(trace_.names.text(args.group)));
+    }
+    return known->second;
+  }
+
   void describe_by_args(const CollectiveArgs& args, CommEvent& event) {
     if (event.group == base::kNone<NameId>) {
-      // Rank lists name a group alike on all ranks; Kineto cuts long ones, then the group's own name has to do.
-      const bool whole = args.group_ranks != base::kNone<NameId> &&
-                         trace_.names.text(args.group_ranks).find("...") == std::string_view::npos &&
-                         !trace_.names.text(args.group_ranks).empty();
-      event.group = keep(whole ? args.group_ranks : args.group);
+      event.group = group_of(args);
     }
     if (event.sequence < 0) event.sequence = args.sequence;
     if (event.elements < 0) event.elements = std::max(args.in_elements, args.out_elements);
@@ -386,7 +405,7 @@ class Reducer {
                                        [&](Row row, std::int64_t time) { return slices_.start[row] < time; });
     if (next == device_rows_.end() || next == device_rows_.begin()) return Activity::kHostOp;
     const std::int64_t launched = launch_time(*next);
-    if (launched > gap.begin || (launched < 0 && gap.length() >= kKernelGap)) return Activity::kHostOp;
+    if (launched > gap.begin) return Activity::kHostOp;
     return gap.length() < kKernelGap ? Activity::kLaunchGap : Activity::kHeldBack;
   }
 
@@ -395,9 +414,8 @@ class Reducer {
     const std::vector<HostSegment> host = host_timeline(trace_);
     const std::vector<HostSegment> compute =
         summary_.has_device ? segments_of(Use::kCompute, kComputeLayer) : clipped(host, compute_, kComputeLayer);
-    const std::vector<HostSegment> all =
-        overlay(compute, overlay(segments_of(Use::kCommunication, kCommunicationLayer),
-                                 overlay(segments_of(Use::kCopy, kCopyLayer), host)));
+    const std::vector<HostSegment> all = overlay(compute, overlay(segments_of(Use::kCommunication, kCommunicationLayer),
+                                                                  overlay(segments_of(Use::kCopy, kCopyLayer), host)));
 
     std::vector<std::int64_t> marks;
     for (const StepSummary& step : summary_.steps) marks.insert(marks.end(), {step.begin, step.end});
@@ -473,8 +491,8 @@ class Reducer {
         sum.count += charge.count;
         continue;
       }
-      summary_.slot_items.push_back({key.activity, keep(key.name), keep(key.op), keep(key.shape), keep(key.span),
-                                     charge.count, charge.time});
+      summary_.slot_items.push_back(
+          {key.activity, keep(key.name), keep(key.op), keep(key.shape), keep(key.span), charge.count, charge.time});
     }
     for (std::size_t i = 0; i < rest.size(); ++i) {
       constexpr NameId kNoName = base::kNone<NameId>;
@@ -578,6 +596,7 @@ class Reducer {
   ReduceOptions options_;
   RankSummary summary_;
   std::vector<NameId> kept_;  // of the trace's names, in the summary
+  std::map<std::pair<NameId, NameId>, NameId> groups_;
   std::vector<Row> launcher_, parent_;
   std::vector<Use> use_;
   std::vector<Row> device_rows_;  // by start
@@ -588,9 +607,19 @@ class Reducer {
 
 }  // namespace
 
+std::string_view activity_name(Activity activity) {
+  static constexpr std::array<std::string_view, 7> kNames{"compute",  "communication", "copy",     "host_op",
+                                                          "host_gap", "launch_gap",    "held_back"};
+  return kNames[static_cast<std::size_t>(activity)];
+}
+
+RankSummary reduce(const RankTrace& trace, const ReduceOptions& options) {
+  return Reducer(trace, options).run();
+}
+
 RankSummary reduce(RankTrace&& trace, const ReduceOptions& options) {
   const RankTrace rows = std::move(trace);  // released on return
-  return Reducer(rows, options).run();
+  return reduce(rows, options);
 }
 
 }  // namespace paceline::trace
