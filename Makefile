@@ -57,7 +57,7 @@ endef
 acceptance soak: command
 	$(need_room)
 	@tools/install-deps test
-	@cmake --build --preset release -j $(JOBS) --target measure reference_loop -- --quiet
+	@cmake --build --preset release -j $(JOBS) --target acceptance_programs -- --quiet
 	@python3 -B tests/acceptance/$(ROOM)$(if $(filter soak,$@),_soak).py
 
 bench: test-deps
