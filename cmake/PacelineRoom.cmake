@@ -10,7 +10,8 @@ if(PACELINE_WERROR)
   target_compile_options(paceline_options INTERFACE -Werror)
 endif()
 if(PACELINE_SANITIZE)
-  target_compile_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
   target_link_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE})
 endif()
 
