@@ -62,3 +62,14 @@ function(paceline_add_test target)
   gtest_discover_tests(${target} TEST_PREFIX "${target}." DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "SKIPPED: no data")
 endfunction()
+
+# Compiles a page of web/ into a room as a std::string_view named `symbol` in the room's namespace.
+function(paceline_embed_page room symbol page)
+  set(generated ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cc)
+  add_custom_command(
+    OUTPUT ${generated}
+    COMMAND ${CMAKE_COMMAND} -DPAGE=${page} -DOUTPUT=${generated} -DSYMBOL=${symbol} -DROOM=${room}
+            -P ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake
+    DEPENDS ${page} ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake)
+  target_sources(paceline_${room} PRIVATE ${generated})
+endfunction()

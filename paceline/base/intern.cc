@@ -43,14 +43,15 @@ NameId InternTable::intern(std::string_view text) {
     if (slots_[at].hash == hash && texts_[slots_[at].id] == text) return NameId{slots_[at].id};
     at = (at + 1) & mask;
   }
-  if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < text.size()) {
-    chunks_.emplace_back().reserve(text.size() > kChunk ? text.size() : kChunk);
+  if (free_size_ < text.size() || free_ == nullptr) {
+    free_size_ = text.size() > kChunk ? text.size() : kChunk;
+    free_ = chunks_.emplace_back(std::make_unique_for_overwrite<char[]>(free_size_)).get();
   }
-  std::string& chunk = chunks_.back();
-  const std::size_t begin = chunk.size();
-  chunk.append(text);
+  if (!text.empty()) std::memcpy(free_, text.data(), text.size());
   const auto id = static_cast<std::uint32_t>(texts_.size());
-  texts_.push_back(std::string_view(chunk).substr(begin));
+  texts_.emplace_back(free_, text.size());
+  free_ += text.size();
+  free_size_ -= text.size();
   slots_[at] = {hash, id};
   if (texts_.size() * 2 > slots_.size()) grow();
   return NameId{id};

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
-#include <deque>
-#include <string>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -28,7 +27,10 @@ class InternTable {
   };
   std::vector<Slot> slots_;
   std::vector<std::string_view> texts_;
-  std::deque<std::string> chunks_;  // owns the characters; a deque keeps them in place
+  // Own the characters, which never move: the table moves without its views going stale, and does not copy.
+  std::vector<std::unique_ptr<char[]>> chunks_;
+  char* free_ = nullptr;  // the unused rest of the last chunk
+  std::size_t free_size_ = 0;
 };
 
 /// A fast, seedless 64-bit hash for in-memory tables; not stable across versions, never written to files.

@@ -29,18 +29,35 @@ std::optional<std::uint32_t> number_behind(std::string_view text, std::string_vi
   return std::nullopt;
 }
 
+/// What one file held; `Item` is a RankTrace or what it was reduced to.
+template <class Item>
 struct FileResult {
-  std::vector<RankTrace> traces;
+  std::vector<Item> items;
   std::vector<std::string> refused;  // messages of documents that are no traces
 };
 
-FileResult read_file(const std::filesystem::path& path, base::Progress& progress) {
-  FileResult result;
+/// Notes, scripts and logs that people keep beside their traces are no news.
+bool lies_beside(const std::string& message) {
+  const std::string_view name = std::string_view(message).substr(0, message.find(": "));
+  for (const std::string_view ending : {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  return false;
+}
+
+template <class Item, class Convert>
+FileResult<Item> read_file(const std::filesystem::path& path, base::Progress& progress, const Convert& convert) {
+  FileResult<Item> result;
   base::for_each_document(
       path,
       [&](const std::string& name, base::ByteSource& source) {
         try {
-          result.traces.push_back(read_document(name, source));
+          RankTrace trace = read_document(name, source);
+          if (trace.events.total() == 0) {
+            result.refused.push_back(name + ": holds no events");
+          } else {
+            result.items.push_back(convert(std::move(trace)));
+          }
         } catch (const Error& error) {
           if (error.kind() != ErrorKind::kBadInput) throw;
           result.refused.push_back(error.what());
@@ -51,10 +68,11 @@ FileResult read_file(const std::filesystem::path& path, base::Progress& progress
 }
 
 /// Gives every trace a rank of its own.
-void assign_ranks(std::vector<RankTrace>& traces, std::vector<std::string>& warnings) {
+template <class Item>
+void assign_ranks(std::vector<Item>& traces, std::vector<std::string>& warnings) {
   std::map<std::uint32_t, std::string> taken;
-  std::vector<RankTrace*> open;
-  for (RankTrace& trace : traces) {
+  std::vector<RankHeader*> open;
+  for (RankHeader& trace : traces) {
     if (!trace.rank) {
       trace.rank = rank_from_path(trace.source);
       if (trace.rank && traces.size() > 1) {
@@ -69,7 +87,7 @@ void assign_ranks(std::vector<RankTrace>& traces, std::vector<std::string>& warn
     if (!trace.rank) open.push_back(&trace);
   }
   std::uint32_t next = 0;
-  for (RankTrace* trace : open) {
+  for (RankHeader* trace : open) {
     while (taken.contains(next)) ++next;
     trace->rank = next;
     taken.emplace(next, trace->source);
@@ -77,6 +95,45 @@ void assign_ranks(std::vector<RankTrace>& traces, std::vector<std::string>& warn
       warnings.push_back(fmt::format("{}: no rank in the trace or its path; taken as rank {}", trace->source, next));
     }
   }
+}
+
+template <class Item, class Convert>
+std::vector<Item> load_items(const std::vector<std::string>& arguments, const LoadOptions& options,
+                             std::vector<std::string>& warnings, const Convert& convert) {
+  const std::vector<std::filesystem::path> files = base::expand_inputs(arguments);
+  std::int64_t total = 0;
+  for (const auto& file : files) {
+    std::error_code ignored;
+    total += static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
+  }
+  std::vector<FileResult<Item>> results(files.size());
+  {
+    base::Progress progress("reading traces", options.show_progress ? total : 0);
+    base::parallel_for(files.size(), [&](std::size_t i) {
+      try {
+        results[i] = read_file<Item>(files[i], progress, convert);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kBadInput || files.size() == 1) throw;
+        results[i].refused.push_back(error.what());
+      }
+    });
+  }
+  std::vector<Item> items;
+  std::vector<std::string> refused;
+  for (FileResult<Item>& result : results) {
+    std::move(result.items.begin(), result.items.end(), std::back_inserter(items));
+    std::move(result.refused.begin(), result.refused.end(), std::back_inserter(refused));
+  }
+  if (items.empty()) {
+    throw Error(ErrorKind::kBadInput, refused.empty() ? arguments.front() : "",
+                refused.empty() ? "no traces found in it" : refused.front());
+  }
+  for (const std::string& message : refused) {
+    if (!lies_beside(message)) warnings.push_back(message + " (passed over)");
+  }
+  assign_ranks(items, warnings);
+  std::sort(items.begin(), items.end(), [](const RankHeader& a, const RankHeader& b) { return *a.rank < *b.rank; });
+  return items;
 }
 
 }  // namespace
@@ -94,45 +151,17 @@ std::optional<std::uint32_t> rank_from_path(std::string_view path) {
 }
 
 Loaded load(const std::vector<std::string>& arguments, const LoadOptions& options) {
-  const std::vector<std::filesystem::path> files = base::expand_inputs(arguments);
-  std::int64_t total = 0;
-  for (const auto& file : files) {
-    std::error_code ignored;
-    total += static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
-  }
-  std::vector<FileResult> results(files.size());
-  {
-    base::Progress progress("reading traces", options.show_progress ? total : 0);
-    base::parallel_for(files.size(), [&](std::size_t i) {
-      try {
-        results[i] = read_file(files[i], progress);
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kBadInput || files.size() == 1) throw;
-        results[i].refused.push_back(error.what());
-      }
-    });
-  }
   Loaded loaded;
-  std::vector<std::string> refused;
-  for (FileResult& result : results) {
-    for (RankTrace& trace : result.traces) {
-      if (trace.events.total() == 0) {
-        refused.push_back(trace.source + ": holds no events");
-      } else {
-        loaded.ranks.push_back(std::move(trace));
-      }
-    }
-    for (std::string& message : result.refused) refused.push_back(std::move(message));
-  }
-  if (loaded.ranks.empty()) {
-    const std::string message = refused.empty() ? "no traces found in it" : refused.front();
-    const std::string where = refused.empty() ? arguments.front() : "";
-    throw Error(ErrorKind::kBadInput, where, message);
-  }
-  for (const std::string& message : refused) loaded.warnings.push_back(message + " (passed over)");
-  assign_ranks(loaded.ranks, loaded.warnings);
-  std::sort(loaded.ranks.begin(), loaded.ranks.end(),
-            [](const RankTrace& a, const RankTrace& b) { return *a.rank < *b.rank; });
+  loaded.ranks =
+      load_items<RankTrace>(arguments, options, loaded.warnings, [](RankTrace&& trace) { return std::move(trace); });
+  return loaded;
+}
+
+LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
+                               const ReduceOptions& reduce_options) {
+  LoadedSummaries loaded;
+  loaded.ranks = load_items<RankSummary>(arguments, options, loaded.warnings,
+                                         [&](RankTrace&& trace) { return reduce(std::move(trace), reduce_options); });
   return loaded;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "paceline/trace/rank_trace.h"
+#include "paceline/trace/understand/summary.h"
 
 namespace paceline::trace {
 
@@ -20,6 +21,14 @@ struct Loaded {
   std::vector<std::string> warnings;
 };
 Loaded load(const std::vector<std::string>& arguments, const LoadOptions& options = {});
+
+/// The same, but reduces each trace as soon as it is read, so that only the summaries of all ranks are in memory.
+struct LoadedSummaries {
+  std::vector<RankSummary> ranks;
+  std::vector<std::string> warnings;
+};
+LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
+                               const ReduceOptions& reduce_options);
 
 /// The rank a path names, e.g. 3 for "job/rank-3.json.gz" or "rank_3/trace.json"; nothing when it names none.
 std::optional<std::uint32_t> rank_from_path(std::string_view path);

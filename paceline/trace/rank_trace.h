@@ -91,8 +91,8 @@ struct Device {
   std::string name;
 };
 
-/// One rank's recording as columns. May be released once it is reduced to a Trace.
-struct RankTrace {
+/// What is known of a rank's recording besides its rows; kept when the rows are released.
+struct RankHeader {
   std::string source;  // file or archive member
   std::string format;
   std::optional<std::uint32_t> rank;
@@ -101,14 +101,17 @@ struct RankTrace {
   std::int64_t base_time = 0;    // ns; what the file says its times are relative to; already added to every time
   std::string host;              // empty = unknown
   std::vector<Device> devices;
+  EventCounts events;
+  Repairs repairs;
+};
 
+/// One rank's recording as columns. Released once it is reduced to a RankSummary.
+struct RankTrace : RankHeader {
   base::InternTable names;
   std::vector<Lane> lanes;
   Slices slices;
   std::vector<Instant> instants;
   std::vector<CollectiveArgs> collective_args;  // ordered by row
-  EventCounts events;
-  Repairs repairs;
 
   std::string_view name(Row row) const { return names.text(slices.name[row]); }
 };

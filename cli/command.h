@@ -1,0 +1,15 @@
+#pragma once
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace paceline::cli {
+
+/// A subcommand adds itself to `app`; when it was chosen, `run` is set to what it does, which returns the exit code.
+using Run = std::function<int()>;
+void add_diagnose(CLI::App& app, Run& run);
+void add_convert(CLI::App& app, Run& run);
+
+}  // namespace paceline::cli

@@ -1,0 +1,75 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "paceline/base/error.h"
+#include "paceline/base/file.h"
+#include "paceline/base/json.h"
+#include "paceline/diagnose/diagnosis.h"
+#include "paceline/report/html.h"
+#include "paceline/report/text.h"
+
+namespace paceline::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> inputs;
+  bool json = false;
+  std::string html;
+  trace::JobOptions job;
+  report::TextOptions text;
+};
+
+int run(const Options& options) {
+  const trace::Trace trace = trace::load_job(options.inputs, options.job);
+  const diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
+  if (options.json || !options.html.empty()) {
+    const std::string json = base::to_text(diagnose::to_json(diagnosis, trace));
+    if (!options.html.empty()) {
+      base::write_text_file(options.html, report::diagnosis_page(json));
+      fmt::print(stderr, "wrote {}\n", options.html);
+    }
+    if (options.json) print_result(json);
+  }
+  if (!options.json) print_result(report::diagnosis_text(diagnosis, trace, options.text));
+  for (const trace::RankSummary& rank : trace.ranks) {
+    if (!rank.repairs.lost_data()) continue;
+    print_damage(rank);
+    return static_cast<int>(ErrorKind::kDamagedInput);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_diagnose(CLI::App& app, Run& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("diagnose", "Where the time of a training job went and which rank is to blame");
+  command->footer(
+      "Example:\n"
+      "  paceline diagnose examples/slow_rank\n"
+      "  paceline diagnose 'traces/rank*.json.gz' --html report.html\n"
+      "Reads traces of the PyTorch profiler: files, directories, patterns, .gz, .zst, .tar.\n"
+      "Exit codes: 0 fine, 2 usage, 3 bad input, 5 system, 6 damaged input (the result is from what was readable).");
+  command->add_option("TRACES", options->inputs, "Trace files, directories or patterns, all ranks of one job")
+      ->required();
+  command->add_flag("--json", options->json, "The result for machines, on standard output");
+  command->add_option("--html", options->html, "Also write one self-contained page to this file");
+  command->add_option("--rows", options->text.rows, "Rows of each table (default 10)");
+  command->add_flag("--every-step", options->text.every_step, "A row for each step of each rank");
+  command->add_flag("--skip-last-step", options->job.reduce.skip_last_step,
+                    "Leave the last step out: it is often cut short");
+  command->callback([options, &chosen] {
+    options->text.color = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    chosen = [options] { return run(*options); };
+  });
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,15 @@
+#pragma once
+#include <string_view>
+
+#include "paceline/trace/rank_trace.h"
+
+namespace paceline::cli {
+
+/// Writes a result to standard output; Error(kSystem) when it cannot be written whole. A closed pipe (head) ends
+/// quietly.
+void print_result(std::string_view text);
+
+/// One line on standard error for each thing that was lost in the input, with file and place.
+void print_damage(const trace::RankHeader& rank);
+
+}  // namespace paceline::cli

@@ -1,0 +1,108 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paceline/base/json.h"
+#include "paceline/trace/understand/trace.h"
+
+namespace paceline::diagnose {
+
+/// Where one step of one rank went, in ns. The nine parts add up to `duration` exactly.
+struct StepParts {
+  std::int64_t number = -1;
+  std::int64_t begin = 0;  // ns on the job's common clock
+  std::int64_t duration = 0;
+  std::int64_t compute = 0;
+  std::int64_t exposed_wait = 0;      // in a collective, waiting for a peer, nothing else running
+  std::int64_t exposed_transfer = 0;  // in a collective after the last member arrived, nothing else running
+  std::int64_t exposed_copies = 0;
+  std::int64_t idle_host = 0;       // the device ran dry: the next work was launched too late
+  std::int64_t idle_gap = 0;        // launched in time, short gap between kernels
+  std::int64_t idle_other = 0;      // launched in time, held back by something else (a dependency, another stream)
+  std::int64_t lead = 0, tail = 0;  // before the first and after the last work of the step
+  // Not parts: what also ran, hidden or not.
+  std::int64_t communication = 0, overlap = 0, copies = 0;
+};
+
+/// A rank over its steps.
+struct RankDiagnosis {
+  std::uint32_t rank = 0;
+  std::string source, host;
+  std::vector<StepParts> steps;
+  StepParts mean;             // per step
+  std::int64_t wait = 0;      // in collectives, hidden or not, per step
+  std::int64_t transfer = 0;  // likewise
+  std::uint32_t collectives = 0;
+  std::uint32_t times_last = 0;  // arrived last in a collective of two or more
+  std::int64_t blame = 0;        // ns the others' median stood waiting for it alone, summed
+  std::int64_t clock_offset = 0;
+  std::int64_t clock_residual = 0;
+};
+
+/// What the late rank did in the time that made it late, more than the others did.
+struct Cause {
+  std::string what;           // "load_batch", "aten::mm in backward", "no operator running", ...
+  std::string kind;           // host_op | host_gap | device_work | device_idle | late_start
+  std::int64_t per_step = 0;  // ns more than the others' median, per step
+  double share = 0;           // of the lateness
+};
+
+/// One collective over its ranks.
+struct CollectiveRow {
+  std::string name;
+  std::string group;
+  std::int64_t elements = -1;
+  std::uint32_t ranks = 0;
+  std::uint32_t last_rank = 0;  // rank number
+  std::int64_t transfer = 0, start_spread = 0, end_spread = 0;
+  std::int64_t behind = 0;             // last arrival behind the others' median
+  std::vector<std::int64_t> waits;     // of each member, in order of rank
+  std::vector<std::uint32_t> members;  // rank numbers
+};
+
+/// A result in words with its evidence.
+struct Finding {
+  std::string id;  // "F1", ...
+  std::string
+      kind;  // late_rank | no_culprit | waiting_victim | exposed_transfer | host_bound | copies | mismatch | ...
+  std::string title;  // one line: what, where, how much
+  std::vector<std::string> evidence;
+  std::string remedy;
+  std::int64_t cost = 0;  // ns per step; 0 when it costs no step time itself
+  bool measured = true;   // read off the trace; false: inferred from it
+  std::int32_t rank = -1;
+};
+
+struct KernelRow {
+  std::string name;
+  std::string kind;                                     // compute | communication | copy
+  std::int64_t count = 0, total = 0, min = 0, max = 0;  // ns, over all ranks
+};
+struct OperatorRow {
+  std::string name;
+  std::int64_t count = 0, total = 0, self = 0;
+};
+
+struct Diagnosis {
+  std::uint32_t world_size = 0;
+  bool has_device = false;
+  bool marks_steps = false;
+  std::size_t step_count = 0;              // of the rank with the fewest
+  std::int64_t median_step = 0;            // ns, over ranks and steps
+  std::vector<RankDiagnosis> ranks;        // by rank number
+  std::vector<CollectiveRow> collectives;  // in time order
+  std::vector<Cause> causes;               // of the late rank's lateness, largest first
+  std::int32_t late_rank = -1;
+  std::vector<Finding> findings;  // most costly first
+  std::vector<KernelRow> kernels;
+  std::vector<OperatorRow> operators;
+};
+
+/// Where the time of a job went and who is to blame. O(events).
+Diagnosis diagnose(const trace::Trace& trace);
+
+/// The machine form, schema paceline/diagnosis/1; times in ns.
+base::Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace);
+
+}  // namespace paceline::diagnose

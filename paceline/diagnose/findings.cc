@@ -1,0 +1,213 @@
+#include "paceline/diagnose/findings.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "paceline/base/format.h"
+
+namespace paceline::diagnose {
+namespace {
+
+std::string time_text(std::int64_t ns) {
+  return base::format_time(base::Nanos{ns});
+}
+
+std::string share_text(std::int64_t part, std::int64_t whole) {
+  return base::format_percent(whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0, 0);
+}
+
+class Finder {
+ public:
+  Finder(const trace::Trace& trace, Diagnosis& diagnosis) : trace_(trace), diagnosis_(diagnosis) {}
+
+  void run() {
+    late_rank();
+    waiting_victim();
+    exposed_transfer();
+    host_bound();
+    copies();
+    std::stable_sort(diagnosis_.findings.begin(), diagnosis_.findings.end(),
+                     [](const Finding& a, const Finding& b) { return a.cost > b.cost; });
+    mismatches();
+    causality();
+    missing_ranks();
+    for (std::size_t i = 0; i < diagnosis_.findings.size(); ++i) diagnosis_.findings[i].id = fmt::format("F{}", i + 1);
+  }
+
+ private:
+  std::int64_t steps() const { return static_cast<std::int64_t>(std::max<std::size_t>(diagnosis_.step_count, 1)); }
+
+  const RankDiagnosis* rank_row(std::int32_t number) const {
+    for (const RankDiagnosis& rank : diagnosis_.ranks) {
+      if (static_cast<std::int32_t>(rank.rank) == number) return &rank;
+    }
+    return nullptr;
+  }
+
+  Finding& add(std::string kind, std::string title, std::int64_t cost) {
+    Finding finding;
+    finding.kind = std::move(kind);
+    finding.title = std::move(title);
+    finding.cost = cost;
+    diagnosis_.findings.push_back(std::move(finding));
+    return diagnosis_.findings.back();
+  }
+
+  /// Collectives in which somebody can be waited for.
+  std::uint32_t shared_collectives() const {
+    return static_cast<std::uint32_t>(std::count_if(diagnosis_.collectives.begin(), diagnosis_.collectives.end(),
+                                                    [](const CollectiveRow& row) { return row.ranks >= 2; }));
+  }
+
+  void late_rank() {
+    const RankDiagnosis* late = rank_row(diagnosis_.late_rank);
+    if (late == nullptr) {
+      if (shared_collectives() == 0) return;
+      Finding& finding = add("no_culprit", "no single rank holds the others up", 0);
+      finding.evidence.push_back(fmt::format(
+          "of {} collectives no rank comes last more often than chance explains at a cost above 1 % of a step",
+          shared_collectives()));
+      return;
+    }
+    const std::int64_t cost = late->blame / steps();
+    std::string title =
+        fmt::format("rank {} arrives last in {} of {} collectives and holds the others up for {} per step", late->rank,
+                    late->times_last, shared_collectives(), time_text(cost));
+    if (!diagnosis_.causes.empty()) title += ": " + diagnosis_.causes.front().what;
+    Finding& finding = add("late_rank", std::move(title), cost);
+    finding.rank = static_cast<std::int32_t>(late->rank);
+    for (const Cause& cause : diagnosis_.causes) {
+      finding.evidence.push_back(fmt::format("{}: {} per step more than on the other ranks, {} of the lateness",
+                                             cause.what, time_text(cause.per_step),
+                                             base::format_percent(cause.share, 0)));
+    }
+    std::int64_t worst = 0;
+    for (const CollectiveRow& row : diagnosis_.collectives) {
+      if (row.last_rank == late->rank && row.ranks >= 2) worst = std::max(worst, row.behind);
+    }
+    finding.evidence.push_back(
+        fmt::format("it waits {} per step in collectives, less than its peers; at worst it came {} behind their median",
+                    time_text(late->wait), time_text(worst)));
+    finding.remedy = diagnosis_.causes.empty()
+                         ? fmt::format("look at what rank {} does before its collectives", late->rank)
+                         : fmt::format("look at '{}' on rank {}; the others do it faster",
+                                       diagnosis_.causes.front().what, late->rank);
+  }
+
+  std::string remedy_for(const RankDiagnosis& late) const {
+    if (diagnosis_.causes.empty()) return fmt::format("look at what rank {} does before its collectives", late.rank);
+    const Cause& cause = diagnosis_.causes.front();
+    if (cause.kind == "late_start") {
+      return fmt::format("look at what rank {} does before its first recorded step; record more steps to see it",
+                         late.rank);
+    }
+    return fmt::format("look at '{}' on rank {}; the other ranks take less time for it", cause.what, late.rank);
+  }
+
+  /// The rank that a look at communication time alone would blame.
+  void waiting_victim() {
+    const auto most = std::max_element(
+        diagnosis_.ranks.begin(), diagnosis_.ranks.end(),
+        [](const RankDiagnosis& a, const RankDiagnosis& b) { return a.mean.communication < b.mean.communication; });
+    if (most == diagnosis_.ranks.end() || most->wait + most->transfer == 0) return;
+    const std::int64_t in_collectives = most->wait + most->transfer;
+    if (static_cast<std::int32_t>(most->rank) == diagnosis_.late_rank || most->wait * 2 < in_collectives) return;
+    if (most->mean.exposed_wait * 20 < most->mean.duration) return;
+    Finding& finding =
+        add("waiting_victim",
+            fmt::format("rank {} spends the most time in communication, but {} of it is waiting for others", most->rank,
+                        share_text(most->wait, in_collectives)),
+            0);
+    finding.rank = static_cast<std::int32_t>(most->rank);
+    finding.evidence.push_back(fmt::format("{} per step in collectives: {} waiting, {} transfer",
+                                           time_text(in_collectives), time_text(most->wait),
+                                           time_text(most->transfer)));
+    finding.remedy = "nothing to mend on this rank";
+  }
+
+  std::int64_t mean_over_ranks(std::int64_t StepParts::* field) const {
+    std::int64_t sum = 0;
+    for (const RankDiagnosis& rank : diagnosis_.ranks) sum += rank.mean.*field;
+    return diagnosis_.ranks.empty() ? 0 : sum / static_cast<std::int64_t>(diagnosis_.ranks.size());
+  }
+
+  /// `field` as a finding when it takes at least `percent` of a step on average.
+  Finding* share_finding(const char* kind, std::int64_t time, int percent, const std::string& title) {
+    const std::int64_t step = mean_over_ranks(&StepParts::duration);
+    if (step == 0 || time * 100 < step * percent) return nullptr;
+    return &add(kind, fmt::format("{}: {} per step, {} of it", title, time_text(time), share_text(time, step)), time);
+  }
+
+  void exposed_transfer() {
+    const std::int64_t time = mean_over_ranks(&StepParts::exposed_transfer);
+    if (Finding* finding = share_finding("exposed_transfer", time, 3, "transfers are not hidden behind computation")) {
+      finding->evidence.push_back(
+          fmt::format("mean over {} ranks, waiting for late ranks not counted", diagnosis_.ranks.size()));
+      finding->remedy = "start collectives earlier (smaller buckets, overlap with backward) or send less";
+    }
+  }
+
+  void host_bound() {
+    const std::int64_t time = mean_over_ranks(&StepParts::idle_host);
+    const char* title = diagnosis_.has_device ? "the device runs dry because the host launches too late"
+                                              : "the host runs neither operators nor collectives";
+    if (Finding* finding = share_finding("host_bound", time, 10, title)) {
+      finding->evidence.push_back("idle time whose next work was launched only after the idle time had begun");
+      finding->remedy =
+          diagnosis_.has_device
+              ? "launch fewer, larger kernels (CUDA graphs, torch.compile) or shorten the Python between them"
+              : "look at what runs between the operators: data loading, Python, sleeping";
+    }
+  }
+
+  void copies() {
+    const std::int64_t time = mean_over_ranks(&StepParts::exposed_copies);
+    if (Finding* finding = share_finding("copies", time, 3, "copies and fills are not hidden")) {
+      finding->remedy = "pin host memory and copy on a stream of its own, one batch ahead";
+    }
+  }
+
+  void mismatches() {
+    if (trace_.mismatches.empty()) return;
+    Finding& finding =
+        add("mismatch", fmt::format("{} collectives are not the same on all ranks", trace_.mismatches.size()), 0);
+    constexpr std::size_t kShown = 5;
+    for (std::size_t i = 0; i < std::min(trace_.mismatches.size(), kShown); ++i) {
+      const trace::Mismatch& mismatch = trace_.mismatches[i];
+      finding.evidence.push_back(fmt::format("rank {}, group {}: {}", *trace_.ranks[mismatch.rank].rank,
+                                             trace_.groups[mismatch.group], mismatch.what));
+    }
+    finding.remedy = "record the same steps on all ranks; if they are, a rank skips a collective and the job may hang";
+  }
+
+  void causality() {
+    if (trace_.causality_violations == 0) return;
+    Finding& finding = add("causality",
+                           fmt::format("{} times a rank left a collective before another had entered it, by up to {}",
+                                       trace_.causality_violations, time_text(trace_.worst_violation)),
+                           0);
+    finding.measured = false;
+    finding.remedy = "the clocks of the hosts could not be brought together; treat differences of this size with care";
+  }
+
+  void missing_ranks() {
+    if (trace_.ranks.size() >= diagnosis_.world_size) return;
+    Finding& finding = add("missing_ranks",
+                           fmt::format("{} of {} ranks are here; a late rank may be among the missing",
+                                       trace_.ranks.size(), diagnosis_.world_size),
+                           0);
+    finding.remedy = "give the traces of all ranks";
+  }
+
+  const trace::Trace& trace_;
+  Diagnosis& diagnosis_;
+};
+
+}  // namespace
+
+void find_findings(const trace::Trace& trace, Diagnosis& diagnosis) {
+  Finder(trace, diagnosis).run();
+}
+
+}  // namespace paceline::diagnose

@@ -1,0 +1,11 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace paceline::report {
+
+/// One self-contained page (no network: its Content-Security-Policy allows nothing but its own script and style) that
+/// shows a diagnosis, given as the JSON of diagnose::to_json. The page is web/diagnosis.html with the JSON put in.
+std::string diagnosis_page(std::string_view diagnosis_json);
+
+}  // namespace paceline::report

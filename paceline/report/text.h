@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+
+#include "paceline/diagnose/diagnosis.h"
+
+namespace paceline::report {
+
+struct TextOptions {
+  bool color = false;       // ANSI bold and colours
+  std::size_t rows = 10;    // of each table; the rest is counted
+  bool every_step = false;  // a row for each step of each rank
+};
+
+/// The diagnosis for a terminal: findings first, then the tables they rest on.
+std::string diagnosis_text(const diagnose::Diagnosis& diagnosis, const trace::Trace& trace,
+                           const TextOptions& options = {});
+
+}  // namespace paceline::report

@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace paceline::trace {
+
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kBarrier,
+  kSendRecv,  // also how NCCL runs all-to-all: the launching annotation tells which
+  kUnknown,
+  kNone  // not a collective
+};
+
+std::string_view collective_name(CollectiveKind kind);
+
+/// Kind of a device kernel by its name: NCCL of every generation (ncclKernel_*, ncclDevKernel_*, lower case), RCCL,
+/// custom all-reduce kernels; kNone for everything else.
+CollectiveKind kind_of_kernel(std::string_view name);
+
+/// Kind of a host-side span that stands for a collective ("nccl:all_reduce", "gloo:broadcast", "c10d::allreduce_") or
+/// of the "Collective name" argument ("allreduce", "_allgather_base").
+CollectiveKind kind_of_span(std::string_view name);
+
+/// All members end together: the end is an anchor for clocks, and nobody leaves before the last one has arrived.
+constexpr bool ends_together(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
+         kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllToAll ||
+         kind == CollectiveKind::kBarrier;
+}
+
+}  // namespace paceline::trace

@@ -1,0 +1,490 @@
+#include "paceline/trace/understand/summary.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <unordered_map>
+
+#include "paceline/trace/decimal.h"
+#include "paceline/trace/understand/host.h"
+#include "paceline/trace/understand/launches.h"
+
+namespace paceline::trace {
+namespace {
+
+constexpr std::size_t kItemsPerWindow = 8;  // of each kind; what is left is too small to be a cause
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+enum class Use : std::uint8_t { kNone, kCompute, kCommunication, kCopy };
+
+/// Elements in a shapes text: "[[8, 4], []]" has 8*4 (an empty list is no tensor or a scalar).
+std::int64_t elements_in(std::string_view shapes) {
+  std::int64_t sum = 0, product = 1;
+  bool any = false;
+  for (std::size_t at = 0; at < shapes.size();) {
+    const char c = shapes[at];
+    if (c >= '0' && c <= '9') {
+      std::int64_t dimension = 0;
+      const auto [end, code] = std::from_chars(shapes.data() + at, shapes.data() + shapes.size(), dimension);
+      if (code != std::errc{} || __builtin_mul_overflow(product, dimension, &product)) return -1;
+      any = true;
+      at = static_cast<std::size_t>(end - shapes.data());
+      continue;
+    }
+    if (c == ']') {
+      if (any) sum += product;
+      product = 1;
+      any = false;
+    }
+    ++at;
+  }
+  return sum > 0 ? sum : -1;
+}
+
+class Reducer {
+ public:
+  Reducer(const RankTrace& trace, const ReduceOptions& options)
+      : trace_(trace), slices_(trace.slices), options_(options), kept_(trace.names.size(), base::kNone<NameId>) {}
+
+  RankSummary run() {
+    static_cast<RankHeader&>(summary_) = trace_;
+    launcher_ = link_launches(trace_);
+    parent_ = link_parents(trace_);
+    classify();
+    find_steps();
+    find_collectives();
+    collect_intervals();
+    split_steps();
+    fill_windows();
+    sum_kernels();
+    sum_operators();
+    sum_device();
+    return std::move(summary_);
+  }
+
+ private:
+  // --- names: only those that the summary uses are kept ---------------------------------------------------------
+  NameId keep(NameId id) {
+    if (id == base::kNone<NameId>) return id;
+    NameId& kept = kept_[base::index(id)];
+    if (kept == base::kNone<NameId>) kept = summary_.names.intern(trace_.names.text(id));
+    return kept;
+  }
+
+  std::int64_t launch_time(Row row) const { return launcher_[row] == kNoRow ? -1 : slices_.start[launcher_[row]]; }
+
+  /// What each row occupies the rank with, and the device rows in order of their start.
+  void classify() {
+    std::vector<signed char> kind_of_name(trace_.names.size(), -1);
+    use_.assign(slices_.size(), Use::kNone);
+    for (Row row = 0; row < slices_.size(); ++row) {
+      const Category category = slices_.category[row];
+      if (!is_device_work(category)) continue;
+      device_rows_.push_back(row);
+      if (category != Category::kKernel) {
+        use_[row] = Use::kCopy;
+        continue;
+      }
+      signed char& kind = kind_of_name[base::index(slices_.name[row])];
+      if (kind < 0) kind = static_cast<signed char>(kind_of_kernel(trace_.name(row)));
+      use_[row] = static_cast<CollectiveKind>(kind) == CollectiveKind::kNone ? Use::kCompute : Use::kCommunication;
+    }
+    std::stable_sort(device_rows_.begin(), device_rows_.end(),
+                     [&](Row a, Row b) { return slices_.start[a] < slices_.start[b]; });
+    summary_.has_device = !device_rows_.empty();
+    if (!summary_.has_device) classify_host();
+  }
+
+  /// A CPU job computes in its operators, on the threads that drive the training.
+  void classify_host() {
+    std::vector<HostSegment> timeline = host_timeline(trace_);
+    std::vector<bool> of_lane(trace_.lanes.size(), false);
+    for (const HostSegment& segment : timeline) {
+      if (segment.row != kNoRow) of_lane[base::index(slices_.lane[segment.row])] = true;
+    }
+    for (Row row = 0; row < slices_.size(); ++row) {
+      const std::string_view name = trace_.name(row);
+      const Category category = slices_.category[row];
+      if (category == Category::kUserAnnotation && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
+      const bool waits = name.starts_with("c10d::") || name.starts_with("gloo:");
+      if (category == Category::kCpuOp && !waits && of_lane[base::index(slices_.lane[row])]) use_[row] = Use::kCompute;
+      if (category == Category::kCpuOp && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
+    }
+  }
+
+  // --- steps --------------------------------------------------------------------------------------------------------
+  void find_steps() {
+    const std::optional<LaneId> main = main_thread(trace_);
+    if (main) {
+      const Lane& lane = trace_.lanes[base::index(*main)];
+      for (Row row = lane.begin; row < lane.end; ++row) {
+        constexpr std::string_view kPrefix = "ProfilerStep#";
+        if (slices_.category[row] != Category::kUserAnnotation || !trace_.name(row).starts_with(kPrefix)) continue;
+        StepSummary step;
+        step.number = parse_integer(trace_.name(row).substr(kPrefix.size())).value_or(-1);
+        step.begin = slices_.start[row];
+        step.end = slices_.end(row);
+        summary_.steps.push_back(step);
+      }
+    }
+    summary_.marks_steps = !summary_.steps.empty();
+    if (!summary_.marks_steps) {
+      StepSummary whole;
+      whole.begin = kNever;
+      for (Row row = 0; row < slices_.size(); ++row) {
+        if (slices_.category[row] == Category::kOther) continue;  // spans of the profiler itself
+        whole.begin = std::min(whole.begin, slices_.start[row]);
+        whole.end = std::max(whole.end, slices_.end(row));
+      }
+      if (whole.begin != kNever) summary_.steps.push_back(whole);
+    }
+    last_kept_launch_ = kNever;
+    if (options_.skip_last_step && summary_.steps.size() > 1) {
+      last_kept_launch_ = summary_.steps.back().begin;
+      summary_.steps.pop_back();
+    }
+  }
+
+  /// HTA's selection: with a filter, device work counts when it was launched before the last step began.
+  bool selected(Row row) const {
+    if (last_kept_launch_ == kNever) return true;
+    if (!is_device_work(slices_.category[row])) return slices_.start[row] < last_kept_launch_;
+    return launcher_[row] != kNoRow && launch_time(row) < last_kept_launch_;
+  }
+
+  // --- intervals ----------------------------------------------------------------------------------------------------
+  Intervals intervals_of(Use use, bool only_selected) const {
+    Intervals intervals;
+    for (Row row = 0; row < slices_.size(); ++row) {
+      if (use_[row] == use && (!only_selected || selected(row))) {
+        intervals.push_back({slices_.start[row], slices_.end(row)});
+      }
+    }
+    return merge(std::move(intervals));
+  }
+
+  void collect_intervals() {
+    compute_ = intervals_of(Use::kCompute, false);
+    communication_ = intervals_of(Use::kCommunication, false);
+    copies_ = intervals_of(Use::kCopy, false);
+    hidden_ = intersect(compute_, communication_);
+    busy_ = unite(unite(compute_, communication_), copies_);
+    exposed_copies_ = subtract(subtract(copies_, compute_), communication_);
+    summary_.compute_in_collectives = hidden_;
+  }
+
+  void split_steps() {
+    for (StepSummary& step : summary_.steps) {
+      const Interval window{step.begin, step.end};
+      step.compute = total_within(compute_, window);
+      step.communication = total_within(communication_, window);
+      step.overlap = total_within(hidden_, window);
+      step.copies = total_within(copies_, window);
+      step.exposed_copies = total_within(exposed_copies_, window);
+      auto at = std::partition_point(busy_.begin(), busy_.end(),
+                                     [&](const Interval& interval) { return interval.end <= step.begin; });
+      if (at == busy_.end() || at->begin >= step.end) {
+        step.lead = step.end - step.begin;
+        continue;
+      }
+      step.lead = std::max<std::int64_t>(at->begin - step.begin, 0);
+      std::int64_t last = std::min(at->end, step.end);
+      for (++at; at != busy_.end() && at->begin < step.end; ++at) {
+        split_gap({last, at->begin}, step);
+        last = std::min(at->end, step.end);
+      }
+      step.tail = step.end - last;
+    }
+  }
+
+  void split_gap(Interval gap, StepSummary& step) const {
+    step.idle += gap.length();
+    if (!summary_.has_device) {
+      step.idle_host += gap.length();
+      return;
+    }
+    const auto next = std::lower_bound(device_rows_.begin(), device_rows_.end(), gap.end,
+                                       [&](Row row, std::int64_t time) { return slices_.start[row] < time; });
+    const std::int64_t launched = next == device_rows_.end() ? -1 : launch_time(*next);
+    if (launched > gap.begin) {
+      step.idle_host += gap.length();
+    } else if (gap.length() < kKernelGap) {
+      step.idle_gap += gap.length();
+    }
+  }
+
+  // --- collectives --------------------------------------------------------------------------------------------------
+  const CollectiveArgs* args_of(Row row) const {
+    const auto& all = trace_.collective_args;
+    const auto at = std::lower_bound(all.begin(), all.end(), row,
+                                     [](const CollectiveArgs& args, Row wanted) { return args.row < wanted; });
+    return at != all.end() && at->row == row ? &*at : nullptr;
+  }
+
+  /// The span that stands for the collective on the host: arguments of record_param_comms, or an "nccl:..." annotation.
+  void describe_by_launch(Row launch, CommEvent& event) {
+    constexpr int kHighest = 12;  // levels of nesting to look through
+    Row row = launch;
+    for (int level = 0; row != kNoRow && level < kHighest; ++level, row = parent_[row]) {
+      if (const CollectiveArgs* args = args_of(row)) describe_by_args(*args, event);
+      const std::string_view name = trace_.name(row);
+      const bool tells = name.starts_with("nccl:") || name.starts_with("c10d::");
+      if (tells && (event.kind == CollectiveKind::kSendRecv || event.kind == CollectiveKind::kUnknown)) {
+        const CollectiveKind kind = kind_of_span(name);
+        if (kind != CollectiveKind::kNone && kind != CollectiveKind::kUnknown) event.kind = kind;
+      }
+      if (tells && event.elements < 0 && slices_.shapes[row] != base::kNone<NameId>) {
+        event.elements = elements_in(trace_.names.text(slices_.shapes[row]));
+      }
+    }
+  }
+
+  void describe_by_args(const CollectiveArgs& args, CommEvent& event) {
+    if (event.group == base::kNone<NameId>) {
+      // Rank lists name a group alike on all ranks; Kineto cuts long ones, then the group's own name has to do.
+      const bool whole = args.group_ranks != base::kNone<NameId> &&
+                         trace_.names.text(args.group_ranks).find("...") == std::string_view::npos &&
+                         !trace_.names.text(args.group_ranks).empty();
+      event.group = keep(whole ? args.group_ranks : args.group);
+    }
+    if (event.sequence < 0) event.sequence = args.sequence;
+    if (event.elements < 0) event.elements = std::max(args.in_elements, args.out_elements);
+    if (event.dtype == base::kNone<NameId>) event.dtype = keep(args.dtype);
+    if (args.collective != base::kNone<NameId> &&
+        (event.kind == CollectiveKind::kSendRecv || event.kind == CollectiveKind::kUnknown)) {
+      const CollectiveKind kind = kind_of_span(trace_.names.text(args.collective));
+      if (kind != CollectiveKind::kNone && kind != CollectiveKind::kUnknown) event.kind = kind;
+    }
+  }
+
+  void find_collectives() {
+    std::vector<Row> rows;
+    for (Row row = 0; row < slices_.size(); ++row) {
+      if (use_[row] == Use::kCommunication) rows.push_back(row);
+    }
+    std::stable_sort(rows.begin(), rows.end(), [&](Row a, Row b) { return slices_.start[a] < slices_.start[b]; });
+    for (const Row row : rows) {
+      CommEvent event;
+      event.begin = slices_.start[row];
+      event.end = slices_.end(row);
+      event.name = keep(slices_.name[row]);
+      event.on_device = summary_.has_device;
+      event.kind = event.on_device ? kind_of_kernel(trace_.name(row)) : kind_of_span(trace_.name(row));
+      if (const CollectiveArgs* args = args_of(row)) describe_by_args(*args, event);
+      if (event.on_device) describe_by_launch(launcher_[row], event);
+      if (event.elements < 0 && slices_.shapes[row] != base::kNone<NameId>) {
+        event.elements = elements_in(trace_.names.text(slices_.shapes[row]));
+      }
+      event.issued = event.on_device && launcher_[row] != kNoRow ? launch_time(row) : event.begin;
+      summary_.collectives.push_back(event);
+    }
+  }
+
+  // --- windows before collectives -----------------------------------------------------------------------------------
+  struct ItemKey {
+    WindowItem::Kind kind;
+    NameId name, span;
+    bool operator==(const ItemKey&) const = default;
+  };
+  struct ItemHash {
+    std::size_t operator()(const ItemKey& key) const {
+      return (std::size_t{base::index(key.name)} << 32 | base::index(key.span)) * 0x9E3779B97F4A7C15u ^
+             static_cast<std::size_t>(key.kind);
+    }
+  };
+
+  /// The annotation nearest around a host row, other than the step itself.
+  NameId span_around(Row row) const {
+    for (; row != kNoRow; row = parent_[row]) {
+      const std::string_view name = trace_.name(row);
+      if (slices_.category[row] == Category::kUserAnnotation && !name.starts_with("ProfilerStep#")) {
+        return slices_.name[row];
+      }
+    }
+    return base::kNone<NameId>;
+  }
+
+  void add_items(std::unordered_map<ItemKey, std::int64_t, ItemHash>& sums) {
+    std::vector<WindowItem> items;
+    items.reserve(sums.size());
+    for (const auto& [key, time] : sums) items.push_back({key.kind, key.name, key.span, time});
+    const auto larger = [](const WindowItem& a, const WindowItem& b) {
+      if (a.time != b.time) return a.time > b.time;
+      if (a.name != b.name) return a.name < b.name;
+      return a.span < b.span;
+    };
+    std::sort(items.begin(), items.end(), larger);
+    if (items.size() > kItemsPerWindow) items.resize(kItemsPerWindow);
+    for (WindowItem& item : items) {
+      item.name = keep(item.name);
+      item.span = keep(item.span);
+      summary_.window_items.push_back(item);
+    }
+    sums.clear();
+  }
+
+  std::int64_t step_begin_before(std::int64_t time) const {
+    std::int64_t begin = summary_.steps.empty() ? time : summary_.steps.front().begin;
+    for (const StepSummary& step : summary_.steps) {
+      if (step.begin <= time) begin = step.begin;
+    }
+    return std::min(begin, time);
+  }
+
+  void fill_windows() {
+    if (summary_.collectives.empty()) return;
+    const std::vector<HostSegment> timeline = host_timeline(trace_);
+    std::unordered_map<ItemKey, std::int64_t, ItemHash> sums;
+    const std::int64_t first_begin = step_begin_before(summary_.collectives.front().issued);
+    std::int64_t host_from = first_begin, device_from = first_begin;
+    std::size_t segment = 0, device = 0;
+    for (CommEvent& event : summary_.collectives) {
+      event.items_begin = static_cast<std::uint32_t>(summary_.window_items.size());
+      event.host_window = std::min(host_from, event.issued);
+      while (segment < timeline.size() && timeline[segment].end <= event.host_window) ++segment;
+      for (std::size_t i = segment; i < timeline.size() && timeline[i].begin < event.issued; ++i) {
+        const std::int64_t time =
+            std::min(timeline[i].end, event.issued) - std::max(timeline[i].begin, event.host_window);
+        const Row row = timeline[i].row;
+        const bool gap = row == kNoRow || trace_.name(row).starts_with("ProfilerStep#");
+        sums[{gap ? WindowItem::Kind::kHostGap : WindowItem::Kind::kHostOp,
+              gap ? base::kNone<NameId> : slices_.name[row], gap ? base::kNone<NameId> : span_around(row)}] += time;
+      }
+      add_items(sums);
+      if (event.on_device) {
+        event.device_window = std::min(device_from, event.begin);
+        add_device_items({event.device_window, event.begin}, device, sums);
+      }
+      event.items_end = static_cast<std::uint32_t>(summary_.window_items.size());
+      host_from = event.issued;
+      device_from = std::max(device_from, event.end);
+    }
+  }
+
+  void add_device_items(Interval window, std::size_t& device,
+                        std::unordered_map<ItemKey, std::int64_t, ItemHash>& sums) {
+    while (device < device_rows_.size() && slices_.end(device_rows_[device]) <= window.begin) ++device;
+    std::int64_t busy = 0, covered_until = window.begin;
+    for (std::size_t i = device; i < device_rows_.size() && slices_.start[device_rows_[i]] < window.end; ++i) {
+      const Row row = device_rows_[i];
+      if (use_[row] == Use::kCommunication) continue;
+      const std::int64_t begin = std::max(slices_.start[row], covered_until);
+      const std::int64_t end = std::min(slices_.end(row), window.end);
+      if (end <= begin) continue;
+      sums[{WindowItem::Kind::kDeviceWork, slices_.name[row], base::kNone<NameId>}] += end - begin;
+      busy += end - begin;
+      covered_until = end;
+    }
+    if (window.length() > busy) {
+      sums[{WindowItem::Kind::kDeviceIdle, base::kNone<NameId>, base::kNone<NameId>}] += window.length() - busy;
+    }
+    add_items(sums);
+  }
+
+  // --- tables -------------------------------------------------------------------------------------------------------
+  static void add_to(NameTotal& total, std::int64_t duration) {
+    total.min = total.count == 0 ? duration : std::min(total.min, duration);
+    total.max = std::max(total.max, duration);
+    total.total += duration;
+    ++total.count;
+  }
+
+  /// Totals by name of the rows that `wanted` takes, in order of first appearance.
+  template <class Wanted>
+  std::vector<NameTotal> totals_by_name(Wanted wanted) {
+    std::vector<std::uint32_t> slot(trace_.names.size(), 0xFFFFFFFFu);
+    std::vector<NameTotal> totals;
+    for (Row row = 0; row < slices_.size(); ++row) {
+      if (!wanted(row) || !selected(row)) continue;
+      std::uint32_t& at = slot[base::index(slices_.name[row])];
+      if (at == 0xFFFFFFFFu) {
+        at = static_cast<std::uint32_t>(totals.size());
+        NameTotal total;
+        total.name = slices_.name[row];
+        total.category = slices_.category[row];
+        totals.push_back(total);
+      }
+      add_to(totals[at], slices_.duration[row]);
+      totals[at].self += slices_.duration[row] - child_time_[row];
+    }
+    for (NameTotal& total : totals) {
+      if (total.category == Category::kKernel) total.collective = kind_of_kernel(trace_.names.text(total.name));
+      total.name = keep(total.name);
+    }
+    return totals;
+  }
+
+  void sum_kernels() {
+    child_time_.assign(slices_.size(), 0);
+    summary_.kernels = totals_by_name([&](Row row) { return is_device_work(slices_.category[row]); });
+    std::stable_sort(summary_.kernels.begin(), summary_.kernels.end(),
+                     [](const NameTotal& a, const NameTotal& b) { return a.total > b.total; });
+  }
+
+  void sum_operators() {
+    for (Row row = 0; row < slices_.size(); ++row) {
+      if (parent_[row] == kNoRow) continue;
+      const Row parent = parent_[row];
+      child_time_[parent] +=
+          std::max<std::int64_t>(std::min(slices_.end(row), slices_.end(parent)) - slices_.start[row], 0);
+    }
+    summary_.operators = totals_by_name([&](Row row) { return slices_.category[row] == Category::kCpuOp; });
+    std::stable_sort(summary_.operators.begin(), summary_.operators.end(),
+                     [](const NameTotal& a, const NameTotal& b) { return a.self > b.self; });
+  }
+
+  void sum_device() {
+    const bool all = last_kept_launch_ == kNever;
+    const Intervals compute = all ? compute_ : intervals_of(Use::kCompute, true);
+    const Intervals communication = all ? communication_ : intervals_of(Use::kCommunication, true);
+    const Intervals copies = all ? copies_ : intervals_of(Use::kCopy, true);
+    const Intervals busy = all ? busy_ : unite(unite(compute, communication), copies);
+    DeviceTotals& totals = summary_.device;
+    totals.compute = total(compute);
+    totals.communication = total(communication);
+    totals.copies = total(copies);
+    totals.overlap = total(intersect(compute, communication));
+    if (busy.empty()) return;
+    totals.span = busy.back().end - busy.front().begin;
+    totals.idle = totals.span - total(busy);
+    for (const Lane& lane : trace_.lanes) {
+      if (lane.device) add_stream_idle(lane);
+    }
+  }
+
+  void add_stream_idle(const Lane& lane) {
+    StreamIdle idle{lane.process, lane.thread};
+    Row previous = kNoRow;
+    for (Row row = lane.begin; row < lane.end; ++row) {
+      if (!is_device_work(slices_.category[row]) || !selected(row)) continue;
+      if (previous != kNoRow) {
+        const std::int64_t gap = slices_.start[row] - slices_.end(previous);
+        const bool host = launch_time(row) > slices_.end(previous);
+        (host ? idle.host_wait : gap < kKernelGap ? idle.kernel_wait : idle.other) += gap;
+      }
+      previous = row;
+    }
+    if (previous != kNoRow) summary_.device.streams.push_back(idle);
+  }
+
+  const RankTrace& trace_;
+  const Slices& slices_;
+  ReduceOptions options_;
+  RankSummary summary_;
+  std::vector<NameId> kept_;  // of the trace's names, in the summary
+  std::vector<Row> launcher_, parent_;
+  std::vector<Use> use_;
+  std::vector<Row> device_rows_;  // by start
+  std::vector<std::int64_t> child_time_;
+  std::int64_t last_kept_launch_ = kNever;
+  Intervals compute_, communication_, copies_, hidden_, busy_, exposed_copies_;
+};
+
+}  // namespace
+
+RankSummary reduce(RankTrace&& trace, const ReduceOptions& options) {
+  const RankTrace rows = std::move(trace);  // released on return
+  return Reducer(rows, options).run();
+}
+
+}  // namespace paceline::trace

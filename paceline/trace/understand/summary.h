@@ -1,0 +1,98 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "paceline/trace/rank_trace.h"
+#include "paceline/trace/understand/intervals.h"
+#include "paceline/trace/understand/names.h"
+
+namespace paceline::trace {
+
+/// One training step of one rank. The parts add up to `end - begin` exactly:
+/// compute + exposed communication + exposed copies + idle + lead + tail.
+struct StepSummary {
+  std::int64_t number = -1;         // from "ProfilerStep#N"; -1 when the trace marks no steps and all of it is one
+  std::int64_t begin = 0, end = 0;  // ns, this rank's clock
+  std::int64_t compute = 0;         // busy with computation
+  std::int64_t communication = 0;   // busy with collectives, overlapped or not
+  std::int64_t overlap = 0;         // of communication, hidden behind computation
+  std::int64_t copies = 0;          // busy with copies and fills
+  std::int64_t exposed_copies = 0;  // not hidden behind computation or communication
+  std::int64_t idle = 0;            // nothing runs, between the first and the last device work
+  std::int64_t idle_host = 0;       // of idle: the next work was launched only after the device had run dry
+  std::int64_t idle_gap = 0;        // of idle: launched in time, a gap below kKernelGap
+  std::int64_t lead = 0, tail = 0;  // before the first and after the last device work
+  std::int64_t exposed_communication() const { return communication - overlap; }
+  std::int64_t idle_other() const { return idle - idle_host - idle_gap; }
+};
+/// HTA's threshold for "kernel wait" (strictly below 30 us); see its idle time breakdown.
+inline constexpr std::int64_t kKernelGap = 30'000;
+
+/// What filled the time before a collective, largest first.
+struct WindowItem {
+  enum class Kind : std::uint8_t { kHostOp, kHostGap, kDeviceWork, kDeviceIdle };
+  Kind kind;
+  NameId name;  // innermost operator, span or kernel; kNone for gaps
+  NameId span;  // the annotation around it, e.g. "load_batch"; kNone outside any
+  std::int64_t time;
+};
+
+/// A collective as one rank saw it.
+struct CommEvent {
+  std::int64_t begin = 0, end = 0;  // on the device, or on the host for gloo
+  std::int64_t issued = 0;          // when the host launched it; begin for host-side collectives
+  std::int64_t sequence = -1;       // NCCL's own number, when recorded
+  std::int64_t elements = -1;       // of the larger side; -1 = not recorded
+  NameId name = base::kNone<NameId>;
+  NameId group = base::kNone<NameId>;  // identity of the process group; kNone = the only one
+  NameId dtype = base::kNone<NameId>;
+  CollectiveKind kind = CollectiveKind::kUnknown;
+  bool on_device = false;
+  // The windows that end at `issued` (host) and `begin` (device), back to the collective before this one.
+  std::int64_t host_window = 0, device_window = 0;  // where they begin
+  std::uint32_t items_begin = 0, items_end = 0;     // in RankSummary::window_items
+};
+
+struct NameTotal {
+  NameId name;
+  std::int64_t count = 0, total = 0, self = 0, min = 0, max = 0;
+  CollectiveKind collective = CollectiveKind::kNone;
+  Category category = Category::kOther;
+};
+
+/// Idle time of one stream as HTA splits it: the whole gap before each event goes to one class.
+struct StreamIdle {
+  std::string device, stream;
+  std::int64_t host_wait = 0, kernel_wait = 0, other = 0;
+};
+
+/// Totals over the whole capture with HTA's conventions (see reduce()).
+struct DeviceTotals {
+  std::int64_t span = 0, idle = 0, compute = 0, communication = 0, copies = 0, overlap = 0;
+  std::vector<StreamIdle> streams;
+};
+
+/// All that is kept of a rank once its rows are released.
+struct RankSummary : RankHeader {
+  base::InternTable names;
+  std::vector<StepSummary> steps;
+  std::vector<CommEvent> collectives;  // by begin
+  std::vector<WindowItem> window_items;
+  std::vector<NameTotal> kernels;    // device work by name, largest total first
+  std::vector<NameTotal> operators;  // host operators by name, largest self time first
+  DeviceTotals device;
+  Intervals compute_in_collectives;  // computation while a collective runs: what hides communication
+  bool has_device = false;           // false: a CPU job, computation is operator time
+  bool marks_steps = false;
+};
+
+struct ReduceOptions {
+  /// Leave the last step and everything launched in it or after it out of totals and tables: it is often cut short. HTA
+  /// does so by default.
+  bool skip_last_step = false;
+};
+
+/// Reduces a rank to its summary: O(rows log rows) time, O(rows) scratch.
+RankSummary reduce(RankTrace&& trace, const ReduceOptions& options = {});
+
+}  // namespace paceline::trace
