@@ -47,12 +47,14 @@ function(paceline_room)
 
   if(PACELINE_TESTS AND tests)
     add_executable(${ROOM_NAME}_test ${tests})
-    target_link_libraries(${ROOM_NAME}_test PRIVATE ${target} ${ROOM_TEST_DEPENDS} GTest::gtest GTest::gtest_main)
+    target_link_libraries(${ROOM_NAME}_test PRIVATE ${target} ${ROOM_TEST_DEPENDS} GTest::gtest GTest::gtest_main
+                          ZLIB::ZLIB)
     paceline_add_test(${ROOM_NAME}_test)
   endif()
   if(PACELINE_BENCHMARKS AND benches)
     add_executable(${ROOM_NAME}_bench ${benches})
-    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} ${ROOM_TEST_DEPENDS} benchmark::benchmark benchmark::benchmark_main)
+    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} ${ROOM_TEST_DEPENDS} benchmark::benchmark
+                          benchmark::benchmark_main ZLIB::ZLIB)
   endif()
 endfunction()
 
