@@ -54,7 +54,8 @@ function(paceline_room)
   endif()
   if(PACELINE_BENCHMARKS AND benches)
     add_executable(${ROOM_NAME}_bench ${benches})
-    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} ${ROOM_TEST_DEPENDS} benchmark::benchmark benchmark::benchmark_main ZLIB::ZLIB)
+    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} ${ROOM_TEST_DEPENDS} benchmark::benchmark
+                          benchmark::benchmark_main ZLIB::ZLIB)
   endif()
 endfunction()
 
