@@ -56,11 +56,11 @@ function rankBars(ranks, parts, late) {
   // Without moving the page: only the box scrolls.
   requestAnimationFrame(() => {
     const row = list.querySelector(".late");
-    if (row) list.scrollTop = row.offsetTop - list.offsetTop - list.clientHeight / 2;
+    if (row) list.scrollTop = row.offsetTop - list.clientHeight / 2;
   });
   return {box, showRank: (index) => {
     const row = list.children[index];
-    list.scrollTop = row.offsetTop - list.offsetTop - list.clientHeight / 2;
+    list.scrollTop = row.offsetTop - list.clientHeight / 2;
     row.animate([{background: theme("flash")}, {background: "transparent"}], 1600);
   }};
 }

@@ -16,10 +16,10 @@ const kParts = [
 ];
 
 const lateRank = result.late_rank === null ? -1 : result.late_rank;
-const step = result.median_step_ns;
-const ofStep = (ns) => (step > 0 ? format.percent(ns / step) : "");
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
 const meanPart = (key) => mean(result.ranks.map((rank) => rank.mean_step[`${key}_ns`]));
+const meanStep = meanPart("duration");  // shares are of this, as in the titles of the findings
+const ofStep = (ns) => (meanStep > 0 ? format.percent(ns / meanStep) : "");
 
 function showVerdict() {
   const place = document.getElementById("verdict");
@@ -36,7 +36,7 @@ function showVerdict() {
        `${format.count(result.ranks.reduce((sum, rank) => sum + rank.events.total, 0))} events` +
        (result.has_device ? "" : "; no device in the trace, so the host's operators are the work")),
     el("dl", {class: "facts"},
-       fact("Median step", format.time(step), `over ${format.plural(result.steps, "step")} of each rank`),
+       fact("Median step", format.time(result.median_step_ns), `over ${format.plural(result.steps, "step")} of each rank`),
        fact("Late rank", late ? String(lateRank) : "none",
             late ? `last in ${late.times_last} of ${format.plural(late.collectives, "collective")}` : "no rank stands out"),
        fact("Waiting for peers", format.time(meanPart("exposed_wait")), `${ofStep(meanPart("exposed_wait"))} of a step, mean over ranks`),
@@ -60,7 +60,7 @@ function showFindings(place) {
   if (result.findings.length === 0) place.append(el("p", {}, "Nothing stands out."));
   for (const finding of result.findings) {
     const cost = finding.cost_per_step_ns, fill = el("i", {});
-    fill.style.width = `${Math.min(100, (100 * cost) / Math.max(1, step))}%`;
+    fill.style.width = `${Math.min(100, (100 * cost) / Math.max(1, meanStep))}%`;
     place.append(el("article", {class: `finding ${finding.kind}`, "data-id": finding.id, "data-ns": cost},
       el("div", {class: "cost"}, cost > 0
         ? [el("b", {}, format.time(cost)), el("span", {}, `per step, ${ofStep(cost)}`), el("div", {class: "meter", "aria-hidden": true}, fill)]
@@ -78,14 +78,13 @@ function showFindings(place) {
 }
 
 function showStep(place) {
-  const total = meanPart("duration");
   place.append(el("p", {class: "hint"}, "The mean step of all ranks, then of each. The nine parts add up to the step."));
   const average = Object.fromEntries(kParts.map((part) => [`${part.key}_ns`, meanPart(part.key)]));
-  place.append(el("div", {class: "average"}, stackedBar(average, kParts, Math.max(1, total))));
+  place.append(el("div", {class: "average"}, stackedBar(average, kParts, Math.max(1, meanStep))));
   place.append(el("ul", {class: "legend"}, kParts.map((part) =>
     el("li", {title: part.help, class: average[`${part.key}_ns`] > 0 ? null : "zero"}, el("i", {class: `swatch part-${part.key}`}),
        el("span", {}, part.label), el("b", {}, `${format.ms(average[`${part.key}_ns`])} ms`),
-       el("small", {}, total > 0 ? format.percent(average[`${part.key}_ns`] / total) : "")))));
+       el("small", {}, ofStep(average[`${part.key}_ns`]))))));
   const bars = rankBars(result.ranks, kParts, lateRank);
   if (result.ranks.length > 40) {
     const overview = el("div", {class: "overview-chart"});

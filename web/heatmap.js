@@ -106,7 +106,7 @@ function heatMap(host, map) {
     }
     context.textAlign = "center";
     const plot = plotWidth(width), step = Math.max(1, niceStep(map.columns / Math.max(2, plot / 60)));
-    for (let c = 0; c < map.columns; c += step) context.fillText(String(c + 1), kLeft + ((c + 0.5) * plot) / map.columns, kTop + high + 15);
+    for (let c = step - 1; c < map.columns; c += step) context.fillText(String(c + 1), kLeft + ((c + 0.5) * plot) / map.columns, kTop + high + 15);
     context.textAlign = "left";
     context.fillText("collectives in time order", kLeft, kTop + high + 31);
     if (map.late < 0) return;
