@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -271,15 +272,19 @@ class Matcher {
     return partner;
   }
 
-  /// Goes through two long sequences side by side and pairs what ends together under `offset`.
+  /// Goes through two long sequences side by side and pairs what ends nearest to one another under `offset`.
   std::vector<std::int32_t> by_time(const Sequence& mine, const Sequence& reference, std::int64_t offset) const {
+    const auto distance = [&](std::size_t i, std::size_t j) {
+      if (i >= mine.events.size() || j >= reference.events.size()) return std::numeric_limits<std::int64_t>::max();
+      return std::abs(event(mine, i).end - event(reference, j).end - offset);
+    };
     std::vector<std::int32_t> partner(mine.events.size(), -1);
     for (std::size_t i = 0, j = 0; i < mine.events.size() && j < reference.events.size();) {
-      const std::int64_t distance = event(mine, i).end - event(reference, j).end - offset;
-      const bool together = static_cast<double>(std::abs(distance)) < kGap;
-      if (together && compatible(event(mine, i), event(reference, j))) {
+      const std::int64_t here = distance(i, j);
+      const bool together = static_cast<double>(here) < kGap && compatible(event(mine, i), event(reference, j));
+      if (together && here <= distance(i + 1, j) && here <= distance(i, j + 1)) {
         partner[i++] = static_cast<std::int32_t>(j++);
-      } else if (distance > 0) {
+      } else if (event(mine, i).end - offset > event(reference, j).end) {
         ++j;
       } else {
         ++i;
@@ -290,7 +295,6 @@ class Matcher {
 
   /// Where most differences between ends of `mine` and of what may be the same in `reference` fall.
   std::int64_t likely_offset(const Sequence& mine, const Sequence& reference, std::int64_t band) const {
-    constexpr std::int64_t kWindow = 200'000;  // ns; ends of one collective differ by less
     constexpr std::int64_t kMostPairs = 4'000'000;
     const auto rows = static_cast<std::int64_t>(mine.events.size());
     const auto columns = static_cast<std::int64_t>(reference.events.size());
@@ -305,13 +309,18 @@ class Matcher {
     }
     if (differences.empty()) return 0;
     std::sort(differences.begin(), differences.end());
-    std::size_t best_count = 0, best = 0;
-    for (std::size_t begin = 0, end = 0; begin < differences.size(); ++begin) {
-      while (end < differences.size() && differences[end] - differences[begin] <= kWindow) ++end;
-      if (end - begin > best_count) {
-        best_count = end - begin;
-        best = begin + (end - begin) / 2;
+    // Steps are alike: shifted by one, ends differ by little, too. What ends together does so within microseconds on a
+    // device; only where that finds nothing (gloo, drift) less will do.
+    std::size_t best = 0;
+    for (const std::int64_t window : {20'000, 200'000, 2'000'000}) {
+      std::size_t most = 0;
+      for (std::size_t begin = 0, end = 0; begin < differences.size(); ++begin) {
+        while (end < differences.size() && differences[end] - differences[begin] <= window) ++end;
+        if (end - begin <= most) continue;
+        most = end - begin;
+        best = begin + most / 2;
       }
+      if (static_cast<std::int64_t>(most) * stride * 2 > rows) break;
     }
     return differences[best];
   }
