@@ -52,13 +52,15 @@ TEST(Steps, PartsAddUpExactlyOnRandomJobs) {
 /// Slices anywhere on any stream, overlapping as they like, steps that cut through them.
 TEST(Steps, PartsAddUpExactlyOnSlicesWithoutRhymeOrReason) {
   base::Rng rng(7);
-  constexpr std::array<std::pair<const char*, const char*>, 4> kWork{
-      {{"gemm", "kernel"}, {"ncclDevKernel_AllReduce_Sum_f32", "kernel"}, {"Memcpy HtoD", "gpu_memcpy"},
-       {"Memset (Device)", "gpu_memset"}}};
+  constexpr std::array<std::pair<const char*, const char*>, 4> kWork{{{"gemm", "kernel"},
+                                                                      {"ncclDevKernel_AllReduce_Sum_f32", "kernel"},
+                                                                      {"Memcpy HtoD", "gpu_memcpy"},
+                                                                      {"Memset (Device)", "gpu_memset"}}};
   for (int round = 0; round < 300; ++round) {
     std::vector<TrueSlice> slices;
     for (std::int64_t step = 0; step < 3; ++step) {
-      slices.push_back({fmt::format("ProfilerStep#{}", step), "user_annotation", 1, 1, kTime + step * 100'000, 100'000});
+      slices.push_back(
+          {fmt::format("ProfilerStep#{}", step), "user_annotation", 1, 1, kTime + step * 100'000, 100'000});
     }
     for (std::uint64_t i = rng.below(30); i > 0; --i) {
       const auto& [name, category] = kWork[rng.below(kWork.size())];
@@ -71,9 +73,10 @@ TEST(Steps, PartsAddUpExactlyOnSlicesWithoutRhymeOrReason) {
 }
 
 TEST(Steps, WithoutMarksAreOneFromTheFirstToTheLastSlice) {
-  const RankSummary summary = reduce(read_trace(trace_text(
-      {{"aten::mm", "cpu_op", 1, 1, kTime + 1'000, 5'000}, {"gemm", "kernel", 0, 7, kTime + 9'000, 2'000, 0, "\"stream\": 7"}},
-      {})));
+  const RankSummary summary =
+      reduce(read_trace(trace_text({{"aten::mm", "cpu_op", 1, 1, kTime + 1'000, 5'000},
+                                    {"gemm", "kernel", 0, 7, kTime + 9'000, 2'000, 0, "\"stream\": 7"}},
+                                   {})));
   ASSERT_EQ(summary.steps.size(), 1u);
   EXPECT_FALSE(summary.marks_steps);
   EXPECT_EQ(summary.steps[0].number, -1);
@@ -91,11 +94,16 @@ TEST(Steps, IdleTimeBelongsToTheHostWhenItLaunchesTooLate) {
   const auto launch = [](std::int64_t at, std::int64_t correlation) {
     return TrueSlice{"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + at, 1'000, correlation};
   };
-  const RankSummary summary = reduce(
-      read_trace(trace_text({{"ProfilerStep#1", "user_annotation", 1, 1, kTime, 200'000}, launch(5'000, 1),
-                             launch(25'000, 2), launch(27'000, 3), launch(29'000, 4), kernel(10'000, 1),
-                             kernel(30'000, 2), kernel(50'000, 3), kernel(100'000, 4)},
-                            {})));
+  const RankSummary summary = reduce(read_trace(trace_text({{"ProfilerStep#1", "user_annotation", 1, 1, kTime, 200'000},
+                                                            launch(5'000, 1),
+                                                            launch(25'000, 2),
+                                                            launch(27'000, 3),
+                                                            launch(29'000, 4),
+                                                            kernel(10'000, 1),
+                                                            kernel(30'000, 2),
+                                                            kernel(50'000, 3),
+                                                            kernel(100'000, 4)},
+                                                           {})));
   const StepSummary& step = summary.steps.at(0);
   EXPECT_EQ(step.lead, 10'000);
   EXPECT_EQ(step.idle_host, 10'000);
@@ -104,60 +112,83 @@ TEST(Steps, IdleTimeBelongsToTheHostWhenItLaunchesTooLate) {
   EXPECT_EQ(step.tail, 90'000);
 }
 
-TEST(Windows, OfCollectivesHoldWhatTheHostAndTheDeviceDidBefore) {
+std::int64_t sum_of(const RankSummary& summary, const Slot& slot) {
+  std::int64_t sum = 0;
+  for (std::uint32_t i = slot.items_begin; i < slot.items_end; ++i) sum += summary.slot_items[i].time;
+  return sum;
+}
+
+TEST(Slots, TileTheStepsAndTheirItemsAddUpToTheNanosecond) {
+  for (const bool device : {true, false}) {
+    test_support::JobPlan plan;
+    plan.device = device;
+    plan.ranks = 2;
+    plan.late_rank = 1;
+    plan.late_by = 30'000'000;
+    const RankSummary summary = reduce(read_trace(test_support::make_job(plan).texts[0]));
+    ASSERT_FALSE(summary.slots.empty());
+    EXPECT_EQ(summary.slots.front().begin, summary.steps.front().begin);
+    EXPECT_EQ(summary.slots.back().end, summary.steps.back().end);
+    for (std::size_t i = 0; i < summary.slots.size(); ++i) {
+      if (i > 0) {
+        EXPECT_EQ(summary.slots[i].begin, summary.slots[i - 1].end);
+      }
+      EXPECT_EQ(sum_of(summary, summary.slots[i]), summary.slots[i].end - summary.slots[i].begin);
+    }
+  }
+}
+
+TEST(Slots, BeforeTheFirstCollectiveHoldWhatMadeTheRankLate) {
   test_support::JobPlan plan;
   plan.late_rank = 1;
   plan.late_by = 30'000'000;
   plan.ranks = 2;
-  const test_support::SyntheticJob job = test_support::make_job(plan);
-  const RankSummary summary = reduce(read_trace(job.texts[1]));
-  const CommEvent& first = summary.collectives.at(0);
-  std::int64_t host = 0, device = 0, load_batch = 0;
-  for (std::uint32_t i = first.items_begin; i < first.items_end; ++i) {
-    const WindowItem& item = summary.window_items[i];
-    const bool on_host = item.kind == WindowItem::Kind::kHostOp || item.kind == WindowItem::Kind::kHostGap;
-    (on_host ? host : device) += item.time;
-    if (item.kind == WindowItem::Kind::kHostOp && summary.names.text(item.name) == "load_batch") load_batch += item.time;
+  const RankSummary summary = reduce(read_trace(test_support::make_job(plan).texts[1]));
+  std::int64_t load_batch = 0;
+  for (const Slot& slot : summary.slots) {
+    if (slot.end > summary.collectives.at(0).begin) break;
+    for (std::uint32_t i = slot.items_begin; i < slot.items_end; ++i) {
+      const SlotItem& item = summary.slot_items[i];
+      const bool named = item.name != base::kNone<NameId> && summary.names.text(item.name) == "load_batch";
+      if (item.activity == Activity::kHostOp && named) load_batch += item.time;
+    }
   }
   EXPECT_EQ(load_batch, 30'000'000);
-  EXPECT_EQ(host, first.issued - first.host_window);
-  EXPECT_EQ(device, first.begin - first.device_window);
 }
 
-TEST(Windows, CoverTheHostOnceHoweverCollectivesAreOrderedOnTheDevice) {
-  // Launched A, B; but B runs first, on another stream.
-  const std::string nccl = "ncclDevKernel_AllReduce_Sum_f32";
-  const RankSummary summary = reduce(read_trace(
-      trace_text({{"aten::a", "cpu_op", 1, 1, kTime, 50'000},
-                  {"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + 10'000, 1'000, 1},
-                  {"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + 30'000, 1'000, 2},
-                  {nccl, "kernel", 0, 20, kTime + 70'000, 1'000, 1, "\"stream\": 20"},
-                  {nccl, "kernel", 0, 21, kTime + 60'000, 1'000, 2, "\"stream\": 21"}},
-                 {})));
-  std::int64_t host = 0;
-  for (const WindowItem& item : summary.window_items) {
-    if (item.kind == WindowItem::Kind::kHostOp) host += item.time;
-  }
-  EXPECT_EQ(host, 30'000);  // from the first slice to the later launch
+TEST(Slots, ChargeKernelsToTheOperatorThatLaunchedThem) {
+  const RankSummary summary = reduce(
+      read_trace(trace_text({{"ProfilerStep#1", "user_annotation", 1, 1, kTime, 100'000},
+                             {"aten::mm", "cpu_op", 1, 1, kTime + 5'000, 10'000, 0, "\"Input Dims\": [[8, 4], [4, 2]]"},
+                             {"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + 6'000, 1'000, 1},
+                             {"sgemm", "kernel", 0, 7, kTime + 20'000, 30'000, 1, "\"stream\": 7"}},
+                            {})));
+  const auto compute = std::find_if(summary.slot_items.begin(), summary.slot_items.end(),
+                                    [](const SlotItem& item) { return item.activity == Activity::kCompute; });
+  ASSERT_NE(compute, summary.slot_items.end());
+  EXPECT_EQ(compute->time, 30'000);
+  EXPECT_EQ(summary.names.text(compute->name), "sgemm");
+  EXPECT_EQ(summary.names.text(compute->op), "aten::mm");
+  EXPECT_EQ(summary.names.text(compute->shape), "[[8, 4], [4, 2]]");
 }
 
-TEST(Windows, AHostThatWaitsInItsOwnCollectiveIsNotIdle) {
+TEST(Slots, AHostThatWaitsInItsOwnCollectiveIsNotIdle) {
   test_support::JobPlan plan;
   plan.device = false;
   plan.ranks = 2;
   plan.late_rank = 1;
   plan.late_by = 30'000'000;
   const RankSummary victim = reduce(read_trace(test_support::make_job(plan).texts[0]));
-  for (const WindowItem& item : victim.window_items) {
-    if (item.kind == WindowItem::Kind::kHostGap) {
+  for (const SlotItem& item : victim.slot_items) {
+    if (item.activity == Activity::kHostGap) {
       EXPECT_LT(item.time, 1'000'000);
     }
   }
 }
 
 TEST(Totals, OfOperatorsCountTheirOwnTimeOnce) {
-  const RankSummary summary = reduce(
-      read_trace(trace_text({{"aten::linear", "cpu_op", 1, 1, kTime, 10'000}, {"aten::mm", "cpu_op", 1, 1, kTime + 2'000, 5'000}}, {})));
+  const RankSummary summary = reduce(read_trace(trace_text(
+      {{"aten::linear", "cpu_op", 1, 1, kTime, 10'000}, {"aten::mm", "cpu_op", 1, 1, kTime + 2'000, 5'000}}, {})));
   ASSERT_EQ(summary.operators.size(), 2u);
   EXPECT_EQ(summary.names.text(summary.operators[0].name), "aten::linear");  // ties: first seen first
   EXPECT_EQ(summary.operators[0].self, 5'000);
@@ -236,7 +267,8 @@ TEST(DlrmJob, EqualsTheTruthTable) {
     expect_us(step.overlap, truth.overlap, name);
     expect_us(step.idle, truth.idle, name);
     expect_us(rank.device.idle, truth.idle, name);
-    EXPECT_NEAR(100.0 * static_cast<double>(step.overlap) / static_cast<double>(step.communication), truth.percent, 0.01);
+    EXPECT_NEAR(100.0 * static_cast<double>(step.overlap) / static_cast<double>(step.communication), truth.percent,
+                0.01);
     EXPECT_EQ(rank.collectives.size(), 8u);
     EXPECT_EQ(parts_of(step), step.end - step.begin);
   }
@@ -252,10 +284,9 @@ struct HtaTruth {
 // Truth: HolisticTraceAnalysis 0.6.1 (PyPI: traceinsight) on its own df_index_resolver test trace, with
 // include_last_profiler_step False and True.
 TEST(DfIndexResolver, EqualsHolisticTraceAnalysisWithAndWithoutTheLastStep) {
-  constexpr std::array<HtaTruth, 2> kTruth{{{true, 643612, 496485, 1396669, 238274, 18298, 1616, 17832,
-                                             {791330, 16727, 73829}, {933139, 5568, 4444}},
-                                            {false, 732352, 620516, 1732965, 357343, 22754, 2020, 22290,
-                                             {876151, 21032, 192512}, {1145111, 9343, 7320}}}};
+  constexpr std::array<HtaTruth, 2> kTruth{
+      {{true, 643612, 496485, 1396669, 238274, 18298, 1616, 17832, {791330, 16727, 73829}, {933139, 5568, 4444}},
+       {false, 732352, 620516, 1732965, 357343, 22754, 2020, 22290, {876151, 21032, 192512}, {1145111, 9343, 7320}}}};
   for (const HtaTruth& truth : kTruth) {
     ReduceOptions options;
     options.skip_last_step = truth.skip_last;
@@ -291,7 +322,9 @@ TEST(DfIndexResolver, EqualsHolisticTraceAnalysisWithAndWithoutTheLastStep) {
     const auto& expected_kernels = truth.skip_last ? hta_truth::kWithoutLastStep : hta_truth::kAllSteps;
     EXPECT_TRUE(std::equal(kernels.begin(), kernels.end(), expected_kernels.begin(), expected_kernels.end())) << name;
     for (const StreamIdle& stream : rank.device.streams) {
-      const auto* expected = stream.stream == "7" ? &truth.stream_7 : stream.stream == "14" ? &truth.stream_14 : nullptr;
+      const auto* expected = stream.stream == "7"    ? &truth.stream_7
+                             : stream.stream == "14" ? &truth.stream_14
+                                                     : nullptr;
       if (expected == nullptr) continue;
       expect_us(stream.host_wait, (*expected)[0], name + " stream " + stream.stream);
       expect_us(stream.kernel_wait, (*expected)[1], name + " stream " + stream.stream);
