@@ -52,7 +52,7 @@ test: test-deps
 acceptance soak: command
 	@[ -n "$(ROOM)" ] || { echo "paceline: make $@: ROOM is empty, expected a room; e.g. make $@ ROOM=trace" >&2; exit 2; }
 	@tools/install-deps test
-	@cmake --build --preset release -j $(JOBS) --target measure reference_loop -- --quiet
+	@cmake --build --preset release -j $(JOBS) --target acceptance_programs -- --quiet
 	@python3 -B tests/acceptance/$(ROOM)$(if $(filter soak,$@),_soak).py
 
 bench: test-deps

@@ -27,8 +27,7 @@ endif()
 
 # paceline_room(NAME trace DEPENDS base taskgraph LIBRARIES simdjson::simdjson)
 # declares the library paceline::<room> from paceline/<room>/**.cc, and from the files beside them the test program
-# <room>_test (*_test.cc) and the benchmark <room>_bench (*_bench.cc). Rooms that only the tests of this one need
-# go to TEST_DEPENDS.
+# <room>_test (*_test.cc) and the benchmark <room>_bench (*_bench.cc). What only these need goes to TEST_DEPENDS.
 function(paceline_room)
   cmake_parse_arguments(ROOM "" "NAME" "DEPENDS;LIBRARIES;TEST_DEPENDS" ${ARGN})
   set(folder ${CMAKE_SOURCE_DIR}/paceline/${ROOM_NAME})
@@ -48,12 +47,13 @@ function(paceline_room)
 
   if(PACELINE_TESTS AND tests)
     add_executable(${ROOM_NAME}_test ${tests})
-    target_link_libraries(${ROOM_NAME}_test PRIVATE ${target} ${ROOM_TEST_DEPENDS} GTest::gtest GTest::gtest_main)
+    target_link_libraries(${ROOM_NAME}_test PRIVATE ${target} ${ROOM_TEST_DEPENDS} GTest::gtest GTest::gtest_main
+                          ZLIB::ZLIB)
     paceline_add_test(${ROOM_NAME}_test)
   endif()
   if(PACELINE_BENCHMARKS AND benches)
     add_executable(${ROOM_NAME}_bench ${benches})
-    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} benchmark::benchmark benchmark::benchmark_main)
+    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} ${ROOM_TEST_DEPENDS} benchmark::benchmark benchmark::benchmark_main ZLIB::ZLIB)
   endif()
 endfunction()
 

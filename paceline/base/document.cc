@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,19 +12,21 @@
 
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
+#include "paceline/base/inflate.h"
 
 namespace paceline::base {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kBuffer = 256 * 1024;
 constexpr std::size_t kTarBlock = 512;
 
 class FileSource final : public ByteSource {
  public:
   FileSource(const fs::path& path, const std::function<void(std::int64_t)>& on_read)
       : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), on_read_(on_read) {
-    if (fd_ < 0) throw Error(ErrorKind::kBadInput, path.string(), fmt::format("cannot open: {}", std::strerror(errno)));
+    if (fd_ < 0)
+      throw Error(ErrorKind::kBadInput, path.string(),
+                  fmt::format("cannot open: {}; check the path and its permissions", std::strerror(errno)));
     ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   ~FileSource() override { ::close(fd_); }
@@ -38,9 +38,11 @@ class FileSource final : public ByteSource {
     do count = ::read(fd_, to.data(), to.size());
     while (count < 0 && errno == EINTR);
     if (count < 0) {
-      damage_ = fmt::format("cannot read on: {}", std::strerror(errno));
+      damage_ = errno == EISDIR ? "is a directory, expected a file"
+                                : fmt::format("cannot read on after byte {}: {}", taken_, std::strerror(errno));
       return 0;
     }
+    taken_ += count;
     if (on_read_) on_read_(count);
     return static_cast<std::size_t>(count);
   }
@@ -48,6 +50,7 @@ class FileSource final : public ByteSource {
  private:
   int fd_;
   const std::function<void(std::int64_t)>& on_read_;
+  std::int64_t taken_ = 0;
 };
 
 /// A source whose next bytes can be looked at before they are read.
@@ -56,13 +59,15 @@ class PeekSource final : public ByteSource {
   explicit PeekSource(ByteSource& inner) : inner_(inner) {}
 
   std::string_view peek(std::size_t count) {
-    while (ahead_.size() - at_ < count) {
+    ahead_.erase(0, at_);
+    at_ = 0;
+    while (ahead_.size() < count) {
       std::array<char, kTarBlock> piece;
       const std::size_t got = inner_.read(piece);
       if (got == 0) break;
       ahead_.append(piece.data(), got);
     }
-    return std::string_view(ahead_).substr(at_, count);
+    return std::string_view(ahead_).substr(0, count);
   }
 
   std::size_t read(std::span<char> to) override {
@@ -83,114 +88,11 @@ class PeekSource final : public ByteSource {
   std::size_t at_ = 0;
 };
 
-class GzipSource final : public ByteSource {
+/// No bytes, only the reason why there are none.
+class DamagedSource final : public ByteSource {
  public:
-  explicit GzipSource(ByteSource& inner) : inner_(inner) {
-    constexpr int kGzipOnly = 16;
-    PL_CHECK(inflateInit2(&stream_, MAX_WBITS + kGzipOnly) == Z_OK);
-  }
-  ~GzipSource() override { inflateEnd(&stream_); }
-  GzipSource(const GzipSource&) = delete;
-  GzipSource& operator=(const GzipSource&) = delete;
-
-  std::size_t read(std::span<char> to) override {
-    if (finished_) return 0;
-    stream_.next_out = reinterpret_cast<Bytef*>(to.data());
-    stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(to.size(), 1u << 30));
-    const uInt wanted = stream_.avail_out;
-    while (stream_.avail_out == wanted) {
-      if (stream_.avail_in == 0) refill();
-      if (stream_.avail_in == 0) {
-        if (!between_members_) damage_ = fmt::format("ends inside the gzip data, after byte {}", taken_);
-        if (inner_.damage()) damage_ = inner_.damage();
-        finished_ = true;
-        break;
-      }
-      if (between_members_ && !start_member()) break;
-      const int code = inflate(&stream_, Z_NO_FLUSH);
-      if (code == Z_STREAM_END) {
-        between_members_ = true;
-      } else if (code != Z_OK && code != Z_BUF_ERROR) {
-        damage_ = fmt::format("gzip data is damaged near byte {} ({})", taken_ - stream_.avail_in,
-                              stream_.msg != nullptr ? stream_.msg : "unreadable");
-        finished_ = true;
-        break;
-      }
-    }
-    return wanted - stream_.avail_out;
-  }
-
- private:
-  void refill() {
-    const std::size_t count = inner_.read(buffer_);
-    stream_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
-    stream_.avail_in = static_cast<uInt>(count);
-    taken_ += static_cast<std::int64_t>(count);
-  }
-
-  /// Concatenated members go on; zero padding and foreign bytes after the last member do not count as damage of it.
-  bool start_member() {
-    if (*stream_.next_in != 0x1F) {
-      finished_ = true;
-      return false;
-    }
-    inflateReset(&stream_);
-    between_members_ = false;
-    return true;
-  }
-
-  ByteSource& inner_;
-  z_stream stream_{};
-  std::vector<char> buffer_ = std::vector<char>(kBuffer);
-  std::int64_t taken_ = 0;
-  bool between_members_ = false;
-  bool finished_ = false;
-};
-
-class ZstdSource final : public ByteSource {
- public:
-  explicit ZstdSource(ByteSource& inner) : inner_(inner), stream_(ZSTD_createDStream()) {
-    PL_CHECK(stream_ != nullptr);
-  }
-  ~ZstdSource() override { ZSTD_freeDStream(stream_); }
-  ZstdSource(const ZstdSource&) = delete;
-  ZstdSource& operator=(const ZstdSource&) = delete;
-
-  std::size_t read(std::span<char> to) override {
-    ZSTD_outBuffer out{to.data(), to.size(), 0};
-    while (out.pos == 0 && !finished_) {
-      if (in_.pos == in_.size && !flushing_) {
-        in_ = {buffer_.data(), inner_.read(buffer_), 0};
-        taken_ += static_cast<std::int64_t>(in_.size);
-        if (in_.size == 0) {
-          if (!frame_done_) damage_ = fmt::format("ends inside the zstd data, after byte {}", taken_);
-          if (inner_.damage()) damage_ = inner_.damage();
-          finished_ = true;
-          break;
-        }
-      }
-      const std::size_t code = ZSTD_decompressStream(stream_, &out, &in_);
-      if (ZSTD_isError(code)) {
-        damage_ = fmt::format("zstd data is damaged near byte {} ({})",
-                              taken_ - static_cast<std::int64_t>(in_.size - in_.pos), ZSTD_getErrorName(code));
-        finished_ = true;
-      } else {
-        frame_done_ = code == 0;
-        flushing_ = out.pos == out.size;
-      }
-    }
-    return out.pos;
-  }
-
- private:
-  ByteSource& inner_;
-  ZSTD_DStream* stream_;
-  std::vector<char> buffer_ = std::vector<char>(kBuffer);
-  ZSTD_inBuffer in_{nullptr, 0, 0};
-  std::int64_t taken_ = 0;
-  bool frame_done_ = false;
-  bool flushing_ = false;  // the output was full: more may come without more input
-  bool finished_ = false;
+  explicit DamagedSource(std::string why) { damage_ = std::move(why); }
+  std::size_t read(std::span<char>) override { return 0; }
 };
 
 /// The bytes of one archive member.
@@ -204,7 +106,8 @@ class MemberSource final : public ByteSource {
     const std::size_t count = inner_.read(to.subspan(0, wanted));
     left_ -= count;
     if (count == 0) {
-      damage_ = inner_.damage() ? *inner_.damage() : fmt::format("the archive ends {} bytes before its member", left_);
+      damage_ = inner_.damage() ? *inner_.damage()
+                                : fmt::format("the archive ends inside this member, {} bytes before its end", left_);
       left_ = 0;
     }
     return count;
@@ -252,65 +155,133 @@ std::optional<TarHeader> parse_tar_header(std::string_view block) {
   return header;
 }
 
-void visit_source(const std::string& name, ByteSource& raw, const DocumentVisitor& visit, int depth);
-
-void skip(ByteSource& source, std::uint64_t count) {
-  std::vector<char> waste(kBuffer);
-  MemberSource rest(source, count);
-  while (rest.read(waste) > 0) {
-  }
-}
-
-/// The path in a pax extended header: records of the form "<length> <key>=<value>\n".
-std::optional<std::string> pax_path(std::string_view records) {
+/// The value of `key` in a pax extended header: records of the form "<length> <key>=<value>\n".
+std::optional<std::string> pax_value(std::string_view records, std::string_view key) {
+  std::optional<std::string> value;
   while (!records.empty()) {
     std::size_t length = 0;
     const auto [end, code] = std::from_chars(records.data(), records.data() + records.size(), length);
     if (code != std::errc{} || length == 0 || length > records.size()) break;
     std::string_view record = records.substr(0, length - 1);
     record.remove_prefix(std::min(record.size(), static_cast<std::size_t>(end - records.data()) + 1));
-    if (record.starts_with("path=")) return std::string(record.substr(5));
+    if (record.starts_with(key) && record.substr(key.size()).starts_with("=")) value = record.substr(key.size() + 1);
     records.remove_prefix(length);
   }
-  return std::nullopt;
+  return value;
 }
 
-void visit_tar(const std::string& archive, PeekSource& source, const DocumentVisitor& visit, int depth) {
-  std::string long_name;
-  while (const std::optional<TarHeader> header = parse_tar_header(source.peek(kTarBlock))) {
-    skip(source, kTarBlock);
-    const std::uint64_t padding = (kTarBlock - header->size % kTarBlock) % kTarBlock;
-    MemberSource member(source, header->size);
-    constexpr std::uint64_t kLongestName = 64 * 1024;
-    if ((header->type == 'L' || header->type == 'x') && header->size <= kLongestName) {
-      const std::string text = read_all(member);
-      if (header->type == 'L') long_name = text.substr(0, text.find('\0'));
-      if (header->type == 'x') long_name = pax_path(text).value_or(long_name);
-    } else if (header->type == '0' || header->type == '\0') {
-      const std::string name = long_name.empty() ? header->name : long_name;
-      const bool hidden = fs::path(name).filename().string().starts_with(".");  // also AppleDouble "._" files
-      if (!hidden) visit_source(archive + "/" + name, member, visit, depth + 1);
-      long_name.clear();
+void visit_source(const std::string& name, ByteSource& raw, const DocumentVisitor& visit, int depth);
+
+/// Walks through one archive. A header that cannot be read costs the members up to the next good one.
+class TarWalk {
+ public:
+  TarWalk(const std::string& archive, PeekSource& source, const DocumentVisitor& visit, int depth)
+      : archive_(archive), source_(source), visit_(visit), depth_(depth) {}
+
+  void run() {
+    bool ended = false;
+    for (std::string_view block; !(block = source_.peek(kTarBlock)).empty();) {
+      if (const std::optional<TarHeader> header = parse_tar_header(block)) {
+        read_member(*header);
+        continue;
+      }
+      const bool blank = block.find_first_not_of('\0') == std::string_view::npos;
+      ended = ended || blank;
+      if (!blank && !lost_from_) lost_from_ = position_;
+      skip(block.size());
     }
-    std::vector<char> waste(kBuffer);
-    while (member.read(waste) > 0) {
-    }
-    skip(source, padding);
+    end_of_lost();
+    if (source_.read(waste_) == 0 && source_.damage()) report(*source_.damage());
+    if (!ended) report("the archive ends without its end mark; members may be missing");
   }
-}
+
+ private:
+  void read_member(TarHeader header) {
+    end_of_lost();
+    skip(kTarBlock);
+    constexpr std::uint64_t kLongestNote = 64 * 1024;
+    const bool note = header.type == 'L' || header.type == 'K' || header.type == 'x' || header.type == 'g';
+    if (!note && size_) header.size = *size_;
+    const std::uint64_t padding = (kTarBlock - header.size % kTarBlock) % kTarBlock;
+    MemberSource member(source_, header.size);
+    if (note && header.size <= kLongestNote) {
+      take_note(header.type, read_all(member));
+    } else if (header.type == '0' || header.type == '\0' || header.type == '7') {
+      const std::string name = name_.empty() ? header.name : name_;
+      const bool hidden = fs::path(name).filename().string().starts_with(".");  // also AppleDouble "._" files
+      if (!hidden) visit_source(archive_ + "/" + name, member, visit_, depth_ + 1);
+      reported_ = reported_ || member.damage();
+    } else if (header.type == 'S') {
+      report(fmt::format("member {} is stored sparse, which is not read; pack it plainly", header.name), true);
+    }
+    if (!note) {
+      name_.clear();
+      size_.reset();
+    }
+    while (member.read(waste_) > 0) {
+    }
+    if (member.damage()) report(*member.damage());
+    position_ += header.size;
+    skip(padding);
+  }
+
+  /// Notes speak of the member behind them: 'L' is GNU's long name, 'x' the attributes of pax.
+  void take_note(char type, const std::string& text) {
+    if (type == 'L') name_ = text.substr(0, text.find('\0'));
+    if (type != 'x') return;
+    name_ = pax_value(text, "path").value_or(name_);
+    const std::string size = pax_value(text, "size").value_or("");  // members of 8 GiB and more
+    std::uint64_t bytes = 0;
+    if (std::from_chars(size.data(), size.data() + size.size(), bytes).ec == std::errc{}) size_ = bytes;
+  }
+
+  void skip(std::uint64_t count) {
+    MemberSource rest(source_, count);
+    while (rest.read(waste_) > 0) {
+    }
+    position_ += count;
+  }
+
+  void end_of_lost() {
+    if (!lost_from_) return;
+    report(
+        fmt::format("bytes {} to {} of the archive are no members; what began there is lost", *lost_from_, position_),
+        true);
+    lost_from_.reset();
+  }
+
+  /// A cut is told once: of the member that it hit, else of the archive.
+  void report(const std::string& what, bool in_the_middle = false) {
+    if (reported_ && !in_the_middle) return;
+    reported_ = reported_ || !in_the_middle;
+    DamagedSource damaged(what);
+    visit_(archive_, damaged);
+  }
+
+  const std::string& archive_;
+  PeekSource& source_;
+  const DocumentVisitor& visit_;
+  int depth_;
+  std::vector<char> waste_ = std::vector<char>(64 * 1024);
+  std::string name_;                   // of the next member, from a note before it
+  std::optional<std::uint64_t> size_;  // likewise
+  std::uint64_t position_ = 0;
+  std::optional<std::uint64_t> lost_from_;
+  bool reported_ = false;
+};
 
 void visit_source(const std::string& name, ByteSource& raw, const DocumentVisitor& visit, int depth) {
   constexpr int kDeepest = 4;  // .tar.gz of .gz is 3; more is a bomb
   PeekSource source(raw);
   const std::string_view magic = source.peek(4);
+  // A zstd stream may begin with a skippable frame (pzstd writes one).
+  const bool skippable = magic.size() == 4 && (magic[0] & 0xF0) == 0x50 && magic.substr(1) == "\x2A\x4D\x18";
   if (depth < kDeepest && magic.starts_with("\x1F\x8B")) {
-    GzipSource inflated(source);
-    visit_source(name, inflated, visit, depth + 1);
-  } else if (depth < kDeepest && magic == "\x28\xB5\x2F\xFD") {
-    ZstdSource inflated(source);
-    visit_source(name, inflated, visit, depth + 1);
+    visit_source(name, *gzip_source(source), visit, depth + 1);
+  } else if (depth < kDeepest && (magic == "\x28\xB5\x2F\xFD" || skippable)) {
+    visit_source(name, *zstd_source(source), visit, depth + 1);
   } else if (depth < kDeepest && parse_tar_header(source.peek(kTarBlock))) {
-    visit_tar(name, source, visit, depth);
+    TarWalk(name, source, visit, depth).run();
   } else {
     visit(name, source);
   }
@@ -320,10 +291,13 @@ void visit_source(const std::string& name, ByteSource& raw, const DocumentVisito
 
 void for_each_document(const fs::path& path, const DocumentVisitor& visit,
                        const std::function<void(std::int64_t)>& on_read) {
-  if (fs::is_directory(path)) throw Error(ErrorKind::kBadInput, path.string(), "is a directory, expected a file");
   FileSource file(path, on_read);
   PeekSource source(file);
-  if (source.peek(1).empty()) throw Error(ErrorKind::kBadInput, path.string(), "the file is empty");
+  if (source.peek(1).empty()) {
+    std::array<char, 1> none;
+    if (source.read(none) == 0 && source.damage()) throw Error(ErrorKind::kBadInput, path.string(), *source.damage());
+    throw Error(ErrorKind::kBadInput, path.string(), "the file is empty, expected a document; record it again");
+  }
   visit_source(path.string(), source, visit, 0);
 }
 

@@ -20,17 +20,23 @@ namespace {
 
 [[noreturn]] void throw_errno(const fs::path& path, const char* action) {
   const int code = errno;
-  const bool system = code == EIO || code == ENOSPC || code == EMFILE || code == ENOMEM;
+  const bool full = code == ENOSPC || code == EFBIG || code == EDQUOT;
+  const bool system = full || code == EIO || code == EMFILE || code == ENFILE || code == ENOMEM || code == EROFS;
+  const char* advice = full     ? "free some space"
+                       : system ? "see the system's log"
+                                : "check the path and its permissions";
   throw Error(system ? ErrorKind::kSystem : ErrorKind::kBadInput, path.string(),
-              fmt::format("cannot {}: {}", action, std::strerror(code)));
+              fmt::format("cannot {}: {}; {}", action, std::strerror(code), advice));
 }
 
-/// A file descriptor that closes itself.
+/// A file descriptor that closes itself; an error names the file that the caller asked for.
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags, int mode = 0) : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
-    if (fd_ < 0) throw_errno(path, (flags & O_CREAT) ? "write" : "open");
+  Descriptor(const fs::path& path, int flags, const fs::path& asked_for, int mode = 0)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
+    if (fd_ < 0) throw_errno(asked_for, (flags & O_ACCMODE) == O_RDONLY ? "open" : "write");
   }
+  Descriptor(const fs::path& path, int flags) : Descriptor(path, flags, path) {}
   ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -65,6 +71,7 @@ MappedFile::MappedFile(const fs::path& path) {
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) throw_errno(path, "read");
   size_ = static_cast<std::size_t>(status.st_size);
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorKind::kBadInput, path.string(), "is no regular file, expected one");
   if (size_ == 0) return;
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (mapped == MAP_FAILED) throw_errno(path, "map");
@@ -76,21 +83,52 @@ MappedFile::~MappedFile() {
 }
 
 std::string read_text_file(const fs::path& path) {
-  if (fs::is_directory(path)) throw Error(ErrorKind::kBadInput, path.string(), "is a directory, expected a file");
-  return std::string(MappedFile(path).text());
+  const Descriptor file(path, O_RDONLY);
+  std::string text;
+  struct stat status{};
+  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {
+    text.reserve(static_cast<std::size_t>(status.st_size) + 1);
+  }
+  for (std::size_t size = 0;;) {
+    constexpr std::size_t kLeast = 4096;
+    text.resize(std::max(text.capacity(), size + kLeast));
+    const ssize_t count = ::read(file.get(), text.data() + size, text.size() - size);
+    if (count < 0 && errno != EINTR) throw_errno(path, "read");
+    if (count > 0) size += static_cast<std::size_t>(count);
+    text.resize(size);
+    if (count == 0) return text;
+  }
 }
 
+namespace {
+void write_all(int file, const fs::path& path, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno(path, "write");
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+}  // namespace
+
 void write_text_file(const fs::path& path, std::string_view text) {
-  const fs::path temporary = path.string() + fmt::format(".tmp{}", ::getpid());
+  struct stat status{};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {  // a device or a pipe has no old contents to keep
+    const Descriptor file(path, O_WRONLY);
+    write_all(file.get(), path, text);
+    return;
+  }
+  std::error_code failure;
+  fs::path target = exists ? fs::canonical(path, failure) : path;
+  if (failure) target = path;
+  const fs::path temporary = target.string() + fmt::format(".tmp{}", ::getpid());
   try {
-    const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    for (std::string_view left = text; !left.empty();) {
-      const ssize_t written = ::write(file.get(), left.data(), left.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) throw_errno(path, "write");
-      left.remove_prefix(static_cast<std::size_t>(written));
-    }
-    if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno(path, "write");
+    const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC, path, 0666);
+    write_all(file.get(), path, text);
+    if (exists && ::fchmod(file.get(), status.st_mode & 07777) != 0) throw_errno(path, "keep the permissions");
+    if (::fsync(file.get()) != 0 && errno != EINVAL) throw_errno(path, "write");
+    if (::rename(temporary.c_str(), target.c_str()) != 0) throw_errno(path, "write");
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
@@ -149,18 +187,23 @@ std::vector<fs::path> matches(const std::string& pattern) {
 }
 
 void add_files(const fs::path& path, std::vector<fs::path>& files) {
-  if (!fs::is_directory(path)) {
+  std::error_code failure;
+  if (!fs::is_directory(path, failure)) {
     files.push_back(path);
     return;
   }
-  std::error_code failure;
-  for (auto entry = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, failure);
-       entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
-    if (failure) throw Error(ErrorKind::kBadInput, path.string(), "cannot list: " + failure.message());
+  // A folder that cannot be listed is an error: its files could be half of the job.
+  auto entry = fs::recursive_directory_iterator(path, failure);
+  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
     const bool hidden = entry->path().filename().string().starts_with(".");
-    if (!hidden && entry->is_regular_file()) files.push_back(entry->path());
+    if (hidden) entry.disable_recursion_pending();
+    std::error_code unknown;
+    if (!hidden && entry->is_regular_file(unknown)) files.push_back(entry->path());
   }
-  if (failure) throw Error(ErrorKind::kBadInput, path.string(), "cannot list: " + failure.message());
+  if (failure) {
+    throw Error(ErrorKind::kBadInput, path.string(),
+                fmt::format("cannot list this folder and all below it: {}; check its permissions", failure.message()));
+  }
 }
 }  // namespace
 
@@ -169,15 +212,19 @@ std::vector<fs::path> expand_inputs(const std::vector<std::string>& arguments) {
   std::unordered_set<std::string> seen;
   for (const std::string& argument : arguments) {
     std::vector<fs::path> files;
-    if (fs::exists(argument)) {
+    std::error_code unknown;
+    if (fs::exists(argument, unknown)) {
       add_files(argument, files);
-      if (files.empty()) throw Error(ErrorKind::kBadInput, argument, "the directory holds no files");
+      if (files.empty()) throw Error(ErrorKind::kBadInput, argument, "the directory holds no files; give another one");
     } else {
-      for (const fs::path& match : matches(argument)) add_files(match, files);
+      const bool pattern = argument.find_first_of("*?[") != std::string::npos;
+      if (pattern) {
+        for (const fs::path& match : matches(argument)) add_files(match, files);
+      }
       if (files.empty()) {
-        const bool pattern = argument.find_first_of("*?[") != std::string::npos;
-        throw Error(ErrorKind::kBadInput, argument,
-                    pattern ? "no file matches this pattern" : "no such file or directory; check the path");
+        throw Error(
+            ErrorKind::kBadInput, argument,
+            pattern ? "no file matches this pattern; check the path" : "no such file or directory; check the path");
       }
     }
     std::sort(files.begin(), files.end(),

@@ -22,8 +22,10 @@ std::string with_unit(double value, const std::array<Unit, N>& units) {
       break;
     }
   }
-  const double scaled = value / unit->size;
-  const int decimals = std::abs(scaled) >= 100 || scaled == 0 ? 0 : std::abs(scaled) >= 10 ? 1 : 2;
+  // 999.7 us has three digits only as 1.00 ms.
+  if (unit != units.data() && std::abs(value) / unit->size >= 999.5) --unit;
+  const double scaled = value / unit->size, size = std::abs(scaled);
+  const int decimals = unit->size == 1 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
   return fmt::format("{:.{}f} {}", scaled, decimals, unit->name);
 }
 }  // namespace

@@ -11,7 +11,7 @@ constexpr std::size_t kChunk = 64 * 1024;
 
 std::uint64_t load(const char* bytes, std::size_t count) {
   std::uint64_t word = 0;
-  std::memcpy(&word, bytes, count);
+  if (count > 0) std::memcpy(&word, bytes, count);
   return word;
 }
 
@@ -25,12 +25,13 @@ std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
 std::uint64_t hash_bytes(std::string_view text) {
   constexpr std::uint64_t kOdd1 = 0x9E3779B97F4A7C15u;
   constexpr std::uint64_t kOdd2 = 0xD6E8FEB86659FD93u;
+  constexpr std::uint64_t kOdd3 = 0xA0761D6478BD642Fu;  // keeps the last factor from being 0 for short texts
   std::uint64_t hash = text.size() * kOdd2;
   const char* bytes = text.data();
   std::size_t left = text.size();
   for (; left >= 16; bytes += 16, left -= 16) hash = fold(load(bytes, 8) ^ kOdd1, load(bytes + 8, 8) ^ hash);
   const std::size_t low = left < 8 ? left : 8;
-  return fold(fold(load(bytes, low) ^ kOdd1, load(bytes + low, left - low) ^ hash ^ kOdd2), kOdd1);
+  return fold(fold(load(bytes, low) ^ kOdd1, load(bytes + low, left - low) ^ hash ^ kOdd3), kOdd1);
 }
 
 InternTable::InternTable() : slots_(1024, Slot{0, kEmpty}) {}

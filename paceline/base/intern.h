@@ -13,6 +13,8 @@ namespace paceline::base {
 class InternTable {
  public:
   InternTable();
+  InternTable(InternTable&&) = default;  // the views stay valid, so a table moves but does not copy
+  InternTable& operator=(InternTable&&) = default;
 
   NameId intern(std::string_view text);
   std::string_view text(NameId id) const { return texts_[index(id)]; }

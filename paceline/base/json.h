@@ -9,7 +9,7 @@ namespace paceline::base {
 /// Small documents only (results, plans, configuration); keys keep the order in which they were written.
 using Json = nlohmann::ordered_json;
 
-/// Parses text; `where` names it in the error, which gives line and column.
+/// Parses text; `where` names it in the error, which gives line, column and byte.
 Json parse_json(std::string_view text, const std::string& where);
 
 /// Reads a file that must carry `"schema": "paceline/<name>/<version>"` with a version up to the one given.

@@ -28,7 +28,7 @@ double quantile(std::span<const double> values, double q) {
   const auto below = static_cast<std::size_t>(position);
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(below), sorted.end());
   const double low = sorted[below];
-  if (below + 1 == sorted.size()) return low;
+  if (position == static_cast<double>(below)) return low;
   const double high = *std::min_element(sorted.begin() + static_cast<std::ptrdiff_t>(below) + 1, sorted.end());
   return low + (high - low) * (position - static_cast<double>(below));
 }

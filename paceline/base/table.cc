@@ -10,6 +10,10 @@ bool starts_code_point(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u;
 }
 
+bool is_control(char byte) {
+  return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F;
+}
+
 std::string pad(const std::string& cell, std::size_t width, Table::Align align) {
   const std::string blanks(width - std::min(width, display_width(cell)), ' ');
   return align == Table::Align::kLeft ? cell + blanks : blanks + cell;
@@ -22,6 +26,7 @@ std::size_t display_width(std::string_view utf8) {
 
 std::string shorten(std::string_view utf8, std::size_t width) {
   if (display_width(utf8) <= width) return std::string(utf8);
+  if (width == 0) return "";
   std::size_t points = 0, end = 0;
   for (; end < utf8.size(); ++end) {
     if (!starts_code_point(utf8[end])) continue;
@@ -38,6 +43,8 @@ void Table::add_column(std::string title, Align align) {
 void Table::add_row(std::vector<std::string> cells) {
   PL_CHECK(cells.size() <= columns_.size());
   cells.resize(columns_.size());
+  // Names come from files: a control character could break the line or steer the terminal.
+  for (std::string& cell : cells) std::replace_if(cell.begin(), cell.end(), is_control, '?');
   rows_.push_back(std::move(cells));
 }
 

@@ -11,7 +11,7 @@ class Table {
   enum class Align { kLeft, kRight };
 
   void add_column(std::string title, Align align = Align::kRight);
-  /// One cell per column; missing cells stay empty.
+  /// One cell per column; missing cells stay empty. Control characters become '?'.
   void add_row(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
   std::string to_string(std::string_view indent = "  ") const;

@@ -44,7 +44,7 @@ std::optional<std::int64_t> parse_decimal(std::string_view text, int scale) {
   int exponent = 0;
   if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
     ++at;
-    if (at < text.size() && text[at] == '+') ++at;
+    if (at + 1 < text.size() && text[at] == '+' && text[at + 1] != '-') ++at;
     const auto [end, code] = std::from_chars(text.data() + at, text.data() + text.size(), exponent);
     if (code != std::errc{} || exponent > 400 || exponent < -400) return std::nullopt;
     at = static_cast<std::size_t>(end - text.data());

@@ -65,7 +65,9 @@ void count_overlaps(RankTrace& trace) {
       if (lane.device && !is_device_work(category)) continue;
       while (!open.empty() && open.back() <= slices.start[row]) open.pop_back();
       const bool overlaps = !open.empty() && (lane.device || open.back() < slices.end(row));
-      if (overlaps) {
+      if (overlaps && trace.repairs.count(Repair::kOverlappingSlices) > 0) {
+        trace.repairs.add(Repair::kOverlappingSlices, {}, {});  // only the first is described
+      } else if (overlaps) {
         trace.repairs.add(Repair::kOverlappingSlices, fmt::format("at {} ns", slices.start[row]),
                           fmt::format("'{}' on track {}/{}", trace.name(row), lane.process, lane.thread));
       }

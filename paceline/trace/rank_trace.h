@@ -98,6 +98,7 @@ struct RankHeader {
   std::optional<std::uint32_t> rank;
   std::uint32_t world_size = 0;  // 0 = not recorded
   std::string backend;           // "nccl", "gloo", ...; empty = not recorded
+  std::int64_t base_time = 0;    // ns; what the file says its times are relative to; already added to every time
   std::string host;              // empty = unknown
   std::vector<Device> devices;
   EventCounts events;

@@ -19,14 +19,14 @@ bool is_sqlite(std::string_view head) {
   return head.starts_with("SQLite format 3");
 }
 bool is_memory_timeline(std::string_view head) {
-  return head.starts_with("[[");
+  return head.starts_with("[[") && !has(head, "\"ph\"");  // a flipped bit makes "[[" of "[{"
 }
 bool is_execution_trace(std::string_view head) {
   return has(head, "\"schema\"") && has(head, "\"nodes\"") && !has(head, "\"ph\"");
 }
 bool is_chakra(std::string_view head) {
   // A length-delimited GlobalMetadata first, then nodes: binary, with the names of its attributes in clear.
-  return has(head, std::string_view("\0", 1)) && (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
+  return has(head, std::string_view("\0", 1)) && !has(head, "\"ph\"") && (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
 }
 
 constexpr std::array<Format, 5> kFormats{{

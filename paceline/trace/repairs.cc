@@ -17,7 +17,7 @@ constexpr std::array<Meaning, static_cast<std::size_t>(Repair::kCount)> kMeaning
     {true, "damaged_header", "the text around the events is damaged; facts such as the rank may be missing"},
     {false, "mended_text", "an event held unescaped quotes, control characters or NaN; it was mended and kept"},
     {false, "invalid_utf8", "an event held bytes that are not UTF-8; they were replaced and the event kept"},
-    {true, "missing_time", "a slice has no readable start; it is left out"},
+    {true, "missing_time", "an event has no readable start; it is left out"},
     {false, "negative_duration", "a negative duration was set to 0"},
     {false, "absurd_duration", "a duration of more than 7 days was set to 0"},
     {false, "overlapping_slices", "slices on one track overlap without nesting; totals use their union"},

@@ -11,6 +11,27 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
+bool is_one_of(char c, std::string_view set) {
+  return set.find(c) != std::string_view::npos;
+}
+
+/// What numbers, literals and the words that stand for them (NaN, undefined) are made of.
+constexpr auto kWordBytes = [] {
+  std::array<bool, 256> table{};
+  for (unsigned c = 0; c < 256; ++c) {
+    table[c] = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '+' || c == '-' ||
+               c == '.' || c == '_';
+  }
+  return table;
+}();
+
+/// What goes on inside a string without a closer look.
+constexpr auto kPlainBytes = [] {
+  std::array<bool, 256> table{};
+  for (unsigned c = 0x20; c < 256; ++c) table[c] = c != '"' && c != '\\';
+  return table;
+}();
+
 Walk broken(const char* at) {
   return {Walk::State::kBroken, at};
 }
@@ -20,34 +41,22 @@ Walk need_more(const char* at) {
 
 /// `at` is behind the opening quote; the result is behind the closing one.
 Walk walk_string(const char* at, const char* end) {
-  for (; at < end; ++at) {
-    const auto byte = static_cast<unsigned char>(*at);
-    if (byte == '"') return {Walk::State::kWhole, at + 1};
-    if (byte < 0x20) return broken(at);
-    if (byte == '\\') {
-      if (++at == end) break;
-      if (std::strchr("\"\\/bfnrtu", *at) == nullptr || *at == '\0') return broken(at);
-    }
+  while (true) {
+    while (at < end && kPlainBytes[static_cast<unsigned char>(*at)]) ++at;
+    if (at == end) return need_more(end);
+    if (*at == '"') return {Walk::State::kWhole, at + 1};
+    if (*at != '\\') return broken(at);
+    if (++at == end) return need_more(end);
+    if (!is_one_of(*at, "\"\\/bfnrtu")) return broken(at);
+    ++at;
   }
-  return need_more(end);
 }
 
-/// Numbers and literals: letters, digits and signs, checked by their first byte; simdjson checks the rest.
-Walk walk_scalar(const char* at, const char* end) {
+Walk walk_word(const char* at, const char* end) {
   const char* begin = at;
-  while (at < end && (std::strchr("+-.eE", *at) != nullptr || (*at >= '0' && *at <= '9')) && *at != '\0') ++at;
-  if (at > begin && (*begin == '-' || (*begin >= '0' && *begin <= '9'))) {
-    return at == end ? need_more(end) : Walk{Walk::State::kWhole, at};
-  }
-  for (const std::string_view literal : {"true", "false", "null"}) {
-    if (*begin != literal[0]) continue;
-    const auto left = static_cast<std::size_t>(end - begin);
-    if (left < literal.size()) {
-      return literal.starts_with(std::string_view(begin, left)) ? need_more(end) : broken(begin);
-    }
-    if (std::string_view(begin, literal.size()) == literal) return {Walk::State::kWhole, begin + literal.size()};
-  }
-  return broken(begin);
+  while (at < end && kWordBytes[static_cast<unsigned char>(*at)]) ++at;
+  if (at == end) return need_more(end);
+  return at == begin ? broken(at) : Walk{Walk::State::kWhole, at};
 }
 
 }  // namespace
@@ -58,7 +67,7 @@ const char* skip_space(const char* at, const char* end) {
 }
 
 Walk walk_value(const char* begin, const char* end) {
-  constexpr std::size_t kDeepest = 256;
+  constexpr std::size_t kDeepest = 64;
   std::array<char, kDeepest> open;  // closing bracket of each open container
   std::size_t depth = 0;
   bool has_phase = false;
@@ -76,7 +85,11 @@ Walk walk_value(const char* begin, const char* end) {
       if (c != '"') return broken(at);
       const Walk key = walk_string(at + 1, end);
       if (key.state != Walk::State::kWhole) return key;
-      if (depth == 1 && std::string_view(at, static_cast<std::size_t>(key.at - at)) == "\"ph\"") has_phase = true;
+      if (std::string_view(at, static_cast<std::size_t>(key.at - at)) == "\"ph\"") {
+        if (depth == 1) has_phase = true;
+        const bool listed = (depth == 2 || depth == 3) && open[depth - 2] == ']';
+        if (listed) return {Walk::State::kHoldsEvents, at};
+      }
       at = skip_space(key.at, end);
       if (at == end) return need_more(end);
       if (*at != ':') return broken(at);
@@ -92,7 +105,7 @@ Walk walk_value(const char* begin, const char* end) {
       ++at;
       continue;
     } else {
-      const Walk scalar = c == '"' ? walk_string(at + 1, end) : walk_scalar(at, end);
+      const Walk scalar = c == '"' ? walk_string(at + 1, end) : walk_word(at, end);
       if (scalar.state != Walk::State::kWhole) return scalar;
       at = scalar.at;
     }
@@ -159,11 +172,26 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
   return 0;
 }
 
-/// Whether a quote at `at` can close a string: the next thing behind it must go on with the structure.
-bool closes_string(std::string_view text, std::size_t at) {
-  std::size_t next = at + 1;
-  while (next < text.size() && is_space(text[next])) ++next;
-  return next == text.size() || std::strchr(",:}]", text[next]) != nullptr;
+/// Whether a quote at `at` can close a string: what is behind it must go on with the structure. In an object a comma
+/// alone does not do, since names like f("a", "b") have it too: the next key must follow.
+bool closes_string(std::string_view text, std::size_t at, bool is_key, bool in_object) {
+  const auto next_of = [&](std::size_t from) {
+    while (from < text.size() && is_space(text[from])) ++from;
+    return from;
+  };
+  const std::size_t next = next_of(at + 1);
+  if (next == text.size()) return true;
+  if (is_key) return text[next] == ':';
+  if (!in_object) return is_one_of(text[next], ",]");
+  if (text[next] == '}') return true;
+  if (text[next] != ',') return false;
+  const std::size_t key = next_of(next + 1);
+  if (key == text.size() || text[key] == '}') return true;
+  if (text[key] != '"') return false;
+  std::size_t key_end = key + 1;
+  while (key_end < text.size() && text[key_end] != '"') key_end += text[key_end] == '\\' ? 2 : 1;
+  const std::size_t colon = next_of(key_end + 1);
+  return colon >= text.size() || text[colon] == ':';
 }
 
 }  // namespace
@@ -188,17 +216,19 @@ std::string mend(std::string_view raw) {
   const std::string text = replace_invalid_utf8(raw);
   std::string out;
   out.reserve(text.size() + 16);
-  bool in_string = false;
+  std::string open;  // brackets
+  bool in_string = false, is_key = false, behind_colon = false;
+  const auto in_object = [&] { return !open.empty() && open.back() == '{'; };
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (in_string) {
-      if (c == '\\' && at + 1 < text.size() && std::strchr("\"\\/bfnrtu", text[at + 1]) != nullptr) {
+      if (c == '\\' && at + 1 < text.size() && is_one_of(text[at + 1], "\"\\/bfnrtu")) {
         out += c;
         out += text[++at];
       } else if (c == '\\') {
         out += "\\\\";
       } else if (c == '"') {
-        in_string = !closes_string(text, at);
+        in_string = !closes_string(text, at, is_key, in_object());
         out += in_string ? "\\\"" : "\"";
       } else if (static_cast<unsigned char>(c) < 0x20) {
         out += ' ';
@@ -209,18 +239,25 @@ std::string mend(std::string_view raw) {
     }
     if (c == '"') {
       in_string = true;
-      out += c;
-    } else if (c == ',') {
+      is_key = in_object() && !behind_colon;
+    } else if (c == '{' || c == '[') {
+      open += c;
+    } else if ((c == '}' || c == ']') && !open.empty()) {
+      open.pop_back();
+    }
+    if (!is_space(c)) behind_colon = c == ':';
+    if (c == ',') {
       const char* next = skip_space(text.data() + at + 1, text.data() + text.size());
-      if (*next != '}' && *next != ']') out += c;
+      const bool last = next < text.data() + text.size() && (*next == '}' || *next == ']');
+      if (!last) out += c;
     } else if (c == 'N' || c == 'I' || (c == '-' && text.compare(at, 2, "-I") == 0)) {
+      std::size_t size = 0;
       for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
-        if (text.compare(at, word.size(), word) == 0) {
-          out += "null";
-          at += word.size() - 1;
-          break;
-        }
+        if (text.compare(at, word.size(), word) == 0) size = word.size();
       }
+      if (size > 0) out += "null";
+      if (size == 0) out += c;
+      if (size > 0) at += size - 1;
     } else {
       out += c;
     }

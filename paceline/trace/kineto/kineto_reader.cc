@@ -19,7 +19,21 @@ namespace od = simdjson::ondemand;
 
 constexpr std::size_t kBlock = 4u << 20;
 constexpr std::size_t kLargestValue = 256u << 20;  // one event or header value; larger is damage
+constexpr std::size_t kSmallestPiece = 2u << 10;
+constexpr int kEnd = -1;
 constexpr std::int64_t kAbsurd = std::int64_t{7} * 24 * 3600 * 1'000'000'000;
+
+/// Times of either sign up to the year 2096; beyond is damage. Differences of two such times, and their sum with a
+/// duration, fit 64 bits.
+constexpr bool in_range(std::int64_t time) {
+  constexpr std::int64_t kLatest = 4'000'000'000'000'000'000;
+  return time >= -kLatest && time <= kLatest;
+}
+
+std::optional<std::int64_t> parse_time(std::string_view text) {
+  const auto time = parse_us(text);
+  return time && in_range(*time) ? time : std::nullopt;
+}
 
 /// Tokens of one event as they stand in the text; strings without their quotes.
 struct Fields {
@@ -41,16 +55,39 @@ std::string_view unquoted(std::string_view token) {
   return token;
 }
 
-std::string_view token_of(od::value& value) {
-  return unquoted(trimmed(value.raw_json_token()));
-}
-
 std::string_view key_of(od::raw_json_string raw) {
   const char* begin = raw.raw();
   return {begin, static_cast<std::size_t>(static_cast<const char*>(std::strchr(begin, '"')) - begin)};
 }
 
-simdjson::error_code read_args(od::value& value, Fields& fields) {
+/// Whether the structure inside the events was checked before (walk_value), or is checked by simdjson alone.
+enum class Structure { kChecked, kUnchecked };
+
+/// Walks over a list or an object whose members are of no interest; `text` is the whole of it. simdjson does nothing
+/// there but count brackets, and a lost quote that another lost quote sets right again may have hidden whole events in
+/// it: then it is an error.
+simdjson::error_code pass_over(od::value& value, std::string_view token, Structure structure, std::string_view& text) {
+  if (token.starts_with('[')) {
+    od::array list;
+    if (const auto error = value.get_array().get(list)) return error;
+    if (const auto error = list.raw_json().get(text)) return error;
+  } else {
+    od::object object;
+    if (const auto error = value.get_object().get(object)) return error;
+    if (const auto error = object.raw_json().get(text)) return error;
+  }
+  constexpr std::size_t kShortestEvent = 64;
+  constexpr std::string_view kPhase = "\"ph\"";
+  if (structure == Structure::kChecked || text.size() < kShortestEvent) return simdjson::SUCCESS;
+  const bool holds_event = ::memmem(text.data(), text.size(), kPhase.data(), kPhase.size()) != nullptr;
+  return holds_event ? simdjson::TAPE_ERROR : simdjson::SUCCESS;
+}
+
+bool is_container(std::string_view token) {
+  return token.starts_with('[') || token.starts_with('{');
+}
+
+simdjson::error_code read_args(od::value& value, Structure structure, Fields& fields) {
   od::object args;
   if (value.get_object().get(args) != simdjson::SUCCESS) return simdjson::SUCCESS;  // no object: nothing of use
   for (auto item : args) {
@@ -93,52 +130,52 @@ simdjson::error_code read_args(od::value& value, Fields& fields) {
       default:
         break;
     }
-    if (target == nullptr) continue;
-    if (target == &fields.shapes) {
-      // The whole nested list as text: raw_json() walks it and checks that it closes.
-      od::array list;
-      std::string_view text;
-      if (const auto error = field.value().get_array().get(list)) return error;
-      if (const auto error = list.raw_json().get(text)) return error;
-      fields.shapes = trimmed(text);
-    } else {
-      *target = token_of(field.value());
+    std::string_view token = field.value().raw_json_token();
+    if (is_container(token)) {
+      if (const auto error = pass_over(field.value(), token, structure, token)) return error;
     }
+    if (target != nullptr) *target = unquoted(trimmed(token));
   }
   return simdjson::SUCCESS;
 }
 
-simdjson::error_code read_fields(od::object& event, Fields& fields) {
+simdjson::error_code read_fields(od::object& event, Structure structure, Fields& fields) {
   for (auto item : event) {
     od::field field;
     if (const auto error = std::move(item).get(field)) return error;
     const std::string_view key = key_of(field.key());
     od::value& value = field.value();
+    if (key == "args") {
+      if (const auto error = read_args(value, structure, fields)) return error;
+      continue;
+    }
+    std::string_view token = value.raw_json_token();
+    if (is_container(token)) {
+      if (const auto error = pass_over(value, token, structure, token)) return error;
+      continue;
+    }
+    std::string_view* target = nullptr;
     switch (key.size()) {
       case 2:
-        if (key == "ph") fields.phase = token_of(value);
-        if (key == "ts") fields.time = token_of(value);
-        if (key == "id") fields.id = token_of(value);
+        if (key == "ph") target = &fields.phase;
+        if (key == "ts") target = &fields.time;
+        if (key == "id") target = &fields.id;
         break;
       case 3:
-        if (key == "cat") fields.category = token_of(value);
-        if (key == "pid") fields.process = token_of(value);
-        if (key == "tid") fields.thread = token_of(value);
-        if (key == "dur") fields.duration = token_of(value);
+        if (key == "cat") target = &fields.category;
+        if (key == "pid") target = &fields.process;
+        if (key == "tid") target = &fields.thread;
+        if (key == "dur") target = &fields.duration;
         break;
       case 4:
-        if (key == "name") {
-          fields.name = token_of(value);
-          fields.name_escaped = fields.name.find('\\') != std::string_view::npos;
-        }
-        if (key == "args") {
-          if (const auto error = read_args(value, fields)) return error;
-        }
+        if (key == "name") target = &fields.name;
         break;
       default:
         break;
     }
+    if (target != nullptr) *target = unquoted(trimmed(token));
   }
+  fields.name_escaped = fields.name.find('\\') != std::string_view::npos;
   return simdjson::SUCCESS;
 }
 
@@ -179,14 +216,8 @@ class Reader {
   }
 
   RankTrace run() {
-    if (has_prefix("\xEF\xBB\xBF")) begin_ += 3;  // a byte order mark
-    begin_ = position(skip_space(at(begin_), at(end_)));
-    if (begin_ < end_ && *at(begin_) == '[') {
-      ++begin_;
-      read_events();
-    } else {
-      read_root();
-    }
+    if (unread().starts_with("\xEF\xBB\xBF")) begin_ += 3;  // a byte order mark
+    read_root();
     if (document_.source.damage()) trace_.repairs.add(Repair::kDamagedCompression, place(), *document_.source.damage());
     finish();
     return std::move(trace_);
@@ -194,11 +225,10 @@ class Reader {
 
  private:
   // --- the buffer: [begin_, end_) is unread; one byte before begin_ is always ours to overwrite
-  // -----------------------
+
   const char* at(std::size_t offset) const { return buffer_.data() + offset; }
   std::size_t position(const char* pointer) const { return static_cast<std::size_t>(pointer - buffer_.data()); }
   std::string_view unread() const { return {at(begin_), end_ - begin_}; }
-  bool has_prefix(std::string_view text) const { return unread().starts_with(text); }
   std::int64_t byte_of(std::size_t offset) const { return dropped_ + static_cast<std::int64_t>(offset) - 1; }
   std::string place(std::size_t offset) const { return fmt::format("byte {}", byte_of(offset)); }
   std::string place() const { return place(end_); }
@@ -231,84 +261,108 @@ class Reader {
     return end_ > before;
   }
 
-  /// Skips white space, reading on when needed; '\0' at the end of the document.
-  char peek() {
+  /// The first byte that is no white space, at least `offset` behind begin_; moves `offset` to it and reads on when
+  /// needed. kEnd at the end of the document.
+  int peek(std::size_t& offset) {
     while (true) {
-      begin_ = position(skip_space(at(begin_), at(end_)));
-      if (begin_ < end_) return *at(begin_);
-      if (!refill()) return '\0';
+      offset = position(skip_space(at(begin_ + offset), at(end_))) - begin_;
+      if (begin_ + offset < end_) return static_cast<unsigned char>(*at(begin_ + offset));
+      if (!refill()) return kEnd;
+    }
+  }
+  /// The same at begin_, which skips the white space.
+  int peek() {
+    std::size_t offset = 0;
+    const int c = peek(offset);
+    begin_ += offset;
+    return c;
+  }
+
+  /// The whole value `offset` behind begin_, or an empty view when it is broken or the document ends in it.
+  std::string_view whole_value(std::size_t offset = 0) {
+    while (true) {
+      const Walk walk = walk_value(at(begin_ + offset), at(end_));
+      if (walk.state == Walk::State::kWhole) return {at(begin_ + offset), position(walk.at) - begin_ - offset};
+      const bool more = walk.state == Walk::State::kNeedMore && end_ - begin_ <= kLargestValue;
+      if (!more || !refill()) return {};
     }
   }
 
-  /// The whole value at begin_, or an empty view when it is broken or the document ends in it.
-  std::string_view whole_value() {
-    while (true) {
-      const Walk walk = walk_value(at(begin_), at(end_));
-      if (walk.state == Walk::State::kWhole) return {at(begin_), position(walk.at) - begin_};
-      if (walk.state == Walk::State::kBroken || end_ - begin_ > kLargestValue || !refill()) return {};
-    }
+  void note(Repair repair, std::size_t offset) {
+    if (trace_.repairs.count(repair) > 0) return trace_.repairs.add(repair, {}, {});  // only the first is described
+    trace_.repairs.add(repair, place(offset), excerpt(offset));
   }
 
-  // --- the object around the events -------------------------------------------------------------------------------
+  // --- the object around the events
+
+  /// The whole document: an object with the events in it, or a bare list of events.
   void read_root() {
-    if (peek() == '{') {
-      ++begin_;
-    } else {
-      recover_in_root();
+    const int opening = peek();
+    bool closed = false;
+    if (opening == '{' || opening == '[') ++begin_;
+    if (opening == '[') {
+      read_events();
+      closed = true;
     }
-    while (true) {
-      const char c = peek();
-      if (c == '\0') {
-        // Text of the file ended without the closing brace.
-        trace_.repairs.add(Repair::kTruncatedInput, place(), "the JSON object is not closed");
-        return;
-      }
-      if (c == '}') return;
-      if (c == ',') {
+    for (int c = peek(); c != kEnd; c = peek()) {
+      if (!closed && (c == ',' || c == '}')) {
         ++begin_;
-      } else if (c != '"' || !read_root_member()) {
+        closed = c == '}';
+      } else if (closed || c != '"' || !read_root_member()) {
         recover_in_root();
+        closed = false;
       }
+    }
+    if (!closed && opening != '[' && trace_.repairs.count(Repair::kTruncatedInput) == 0) {
+      trace_.repairs.add(Repair::kTruncatedInput, place(), "the JSON object is not closed");
     }
   }
 
+  /// `"key": value` at begin_. False, with nothing taken, when it is damaged.
   bool read_root_member() {
     const std::string_view key_text = whole_value();
     if (key_text.empty()) return false;
     const std::string key(unquoted(key_text));
-    const std::size_t key_size = key_text.size();
-    begin_ += key_size;
-    if (peek() != ':') return false;
-    ++begin_;
-    const char c = peek();
-    if (key == "traceEvents" && c == '[') {
-      ++begin_;
+    std::size_t offset = key_text.size();
+    if (peek(offset) != ':') return false;
+    ++offset;
+    const int c = peek(offset);
+    if (key == "traceEvents") {
+      if (c != '[') return false;
+      begin_ += offset + 1;
       read_events();
       return true;
     }
-    const std::string_view value = whole_value();
+    // A list of events behind a damaged key does not pass for a whole value.
+    const std::string_view value = c == kEnd ? std::string_view{} : whole_value(offset);
     if (value.empty()) return false;
     read_metadata(key, value);
-    begin_ += value.size();
+    begin_ += offset + value.size();
     return true;
   }
 
   void read_metadata(const std::string& key, std::string_view value) {
     if (key == "baseTimeNanoseconds") {
-      base_time_ = parse_integer(unquoted(value)).value_or(0);
+      const auto base = parse_integer(unquoted(value));
+      trace_.base_time = base && in_range(*base) ? *base : 0;
+      if (!base || !in_range(*base)) {
+        trace_.repairs.add(Repair::kDamagedHeader, place(begin_), "baseTimeNanoseconds is no time; taken as 0");
+      }
       return;
     }
     if (key != "distributedInfo" && key != "deviceProperties") return;
-    const auto json = nlohmann::json::parse(value, nullptr, false);
+    auto json = nlohmann::json::parse(value, nullptr, false);
+    if (json.is_discarded()) json = nlohmann::json::parse(mend(value), nullptr, false);
     if (json.is_discarded()) {
       trace_.repairs.add(Repair::kDamagedHeader, place(begin_), key + " is not valid JSON");
     } else if (key == "distributedInfo" && json.is_object()) {
       const auto number = [&](const char* name) -> std::optional<std::uint32_t> {
         const auto found = json.find(name);
-        if (found == json.end() || !found->is_number_integer()) return std::nullopt;
-        const auto whole = found->get<std::int64_t>();
-        if (whole < 0 || whole > 0xFFFFFFFE) return std::nullopt;
-        return static_cast<std::uint32_t>(whole);
+        if (found == json.end()) return std::nullopt;
+        const std::string text = found->is_string() ? found->get<std::string>() : found->dump();
+        const auto whole = parse_integer(text);
+        if (!whole || *whole < 0 || *whole > 0xFFFFFFFE) return std::nullopt;
+        return static_cast<std::uint32_t>(*whole);
       };
       trace_.rank = number("rank");
       trace_.world_size = number("world_size").value_or(0);
@@ -327,32 +381,10 @@ class Reader {
     }
   }
 
-  /// After damage outside the list of events: goes on at the next known key, or, when events come first, with them.
+  /// begin_ is at damage outside the list of events. Goes on at the next event or known key.
   void recover_in_root() {
-    if (begin_ < end_) trace_.repairs.add(Repair::kDamagedHeader, place(begin_), excerpt(begin_));
-    while (true) {
-      const char* key = find_known_key(at(begin_) + 1, at(end_));
-      const Candidate event = find_event(at(begin_), key == nullptr ? at(end_) : key);
-      if (event.state == Candidate::State::kFound) {
-        begin_ = position(event.at);
-        read_events();
-        return;
-      }
-      if (key != nullptr) {
-        begin_ = position(key);
-        return;
-      }
-      // Keep a tail that may hold the start of a key or an event.
-      constexpr std::size_t kKeyTail = 32;
-      std::size_t keep = end_ - std::min(end_ - begin_, kKeyTail);
-      if (event.state == Candidate::State::kNeedMore) keep = std::min(keep, position(event.at));
-      if (end_ - keep > kLargestValue) keep = end_;
-      begin_ = keep;
-      if (!refill()) {
-        begin_ = end_;
-        return;
-      }
-    }
+    note(Repair::kDamagedHeader, begin_);
+    if (resync(/*in_list=*/false) == Found::kEvent) read_events();
   }
 
   std::string excerpt(std::size_t offset) const {
@@ -362,11 +394,12 @@ class Reader {
     return "near '" + text + "'";
   }
 
-  // --- the list of events -----------------------------------------------------------------------------------------
+  // --- the list of events
+
   /// begin_ is behind the '['. Ends behind the ']', at the end of the document, or at a known key after damage.
   void read_events() {
     while (true) {
-      char c = peek();
+      int c = peek();
       while (c == ',') {
         ++begin_;
         c = peek();
@@ -375,21 +408,24 @@ class Reader {
         ++begin_;
         return;
       }
-      if (c == '\0') {
+      if (c == kEnd) {
         trace_.repairs.add(Repair::kTruncatedInput, place(), "the list of events is not closed");
         return;
       }
       if (end_ - begin_ < kBlock / 2) refill();
-      const std::size_t cut = c == '{' ? last_boundary() : 0;
-      if (cut > begin_ && read_block(cut)) continue;
-      if (!read_one()) return;
+      const std::size_t cut = c == '{' ? last_boundary(std::min(end_, begin_ + piece_)) : 0;
+      if (cut != 0 && read_block(cut)) {
+        piece_ = std::min(piece_ * 2, kBlock);
+      } else if (!read_one()) {
+        return;
+      }
     }
   }
 
-  /// Behind the last '}' that "," and "{" follow, so that [begin_, cut) is a list of whole events; 0 when there is
-  /// none.
-  std::size_t last_boundary() const {
-    for (std::size_t brace = end_; brace > begin_ + 1; --brace) {
+  /// Behind the last '}' before `limit` that "," and "{" follow, so that [begin_, cut) is a list of whole events; 0 when
+  /// there is none.
+  std::size_t last_boundary(std::size_t limit) const {
+    for (std::size_t brace = limit; brace > begin_ + 1; --brace) {
       if (*at(brace - 1) != '{') continue;
       std::size_t back = brace - 1;
       const auto before = [&] {
@@ -403,16 +439,15 @@ class Reader {
     return 0;
   }
 
-  /// The fast path: simdjson over the whole block. False when something in it is damaged; then begin_ is at the first
-  /// event that was not taken, and the caller goes on event by event until the damage is behind.
+  /// The fast path: simdjson over a block of events. False when something in it is damaged; then begin_ is at or before
+  /// the first event that was not taken, and the next blocks are smaller, so that damage makes only its neighbourhood
+  /// slow.
   bool read_block(std::size_t cut) {
-    if (cut <= slow_until_) return false;
     const char saved_front = buffer_[begin_ - 1];
     const char saved_back = buffer_[cut];
     buffer_[begin_ - 1] = '[';
     buffer_[cut] = ']';
-    const char* last_key = nullptr;  // inside the last event that was taken
-    std::size_t taken_end = 0;
+    const char* taken = nullptr;  // behind the last event that was taken
     const auto error = [&]() -> simdjson::error_code {
       od::document list;
       od::array events;
@@ -425,112 +460,99 @@ class Reader {
         od::object event;
         if (const auto code = item.get_object().get(event)) return code;
         Fields fields;
-        if (const auto code = read_fields(event, fields)) return code;
+        if (const auto code = read_fields(event, Structure::kUnchecked, fields)) return code;
         if (fields.phase.empty()) return simdjson::NO_SUCH_FIELD;
+        if (const auto code = list.current_location().get(taken)) return code;
         take(fields);
-        last_key = fields.phase.data();
       }
-      const char* location = nullptr;
-      if (list.current_location().get(location) == simdjson::SUCCESS) taken_end = position(location);
       return simdjson::SUCCESS;
     }();
     buffer_[begin_ - 1] = saved_front;
     buffer_[cut] = saved_back;
-    if (error == simdjson::SUCCESS) {
-      // The list may have ended inside the block: then its ']' is just before what simdjson did not look at.
-      begin_ = taken_end == 0 ? cut : taken_end;
-      if (taken_end != 0) {
-        while (*at(begin_ - 1) != ']') --begin_;
-        --begin_;
-      }
-      return true;
-    }
-    slow_until_ = cut;
-    if (last_key != nullptr) skip_taken(last_key);
-    return begin_ >= cut;
+    if (error != simdjson::SUCCESS) piece_ = std::max(piece_ / 4, kSmallestPiece);
+    if (taken == nullptr) return false;
+    begin_ = position(taken);
+    return true;
   }
 
-  /// Moves begin_ behind the event that holds `inside`.
-  void skip_taken(const char* inside) {
-    const char* brace = at(begin_);
-    while (true) {
-      const Walk walk = walk_value(brace, at(end_));
-      PL_CHECK(walk.state == Walk::State::kWhole);
-      brace = walk.at;
-      if (brace > inside) break;
-      brace = skip_space(brace, at(end_)) + 1;  // the comma
-    }
-    begin_ = position(brace);
-  }
-
-  /// One event, or the damage at its place. False when the list is over (a known top-level key follows).
+  /// One event, or the damage at its place. False when the list is over: a known top-level key follows.
   bool read_one() {
     const std::string_view text = *at(begin_) == '{' ? whole_value() : std::string_view{};
-    if (!text.empty()) {
-      if (!take_text(text)) {
-        if (!take_mended(text)) lose_event(begin_, text);
-      }
-      advance(begin_ + text.size());
-      return true;
-    }
-    return recover_in_events();
+    if (text.empty()) return resync(/*in_list=*/true) != Found::kKey;
+    if (!take_text(text) && !take_mended(begin_, text)) note(Repair::kDamagedEvent, begin_);
+    begin_ += text.size();
+    return true;
   }
 
-  void advance(std::size_t to) {
-    begin_ = to;
-    if (begin_ >= slow_until_) slow_until_ = 0;
-  }
+  enum class Found { kEvent, kKey, kNothing };
 
-  void lose_event(std::size_t offset, std::string_view text) {
-    const Repair repair =
-        source_ended_ && offset + text.size() >= end_ ? Repair::kTruncatedInput : Repair::kDamagedEvent;
-    trace_.repairs.add(repair, place(offset), excerpt(offset));
-  }
-
-  /// begin_ is at something that is no whole event. Finds the next event or known key, mends what lies before if it
-  /// can.
-  bool recover_in_events() {
-    std::size_t search = begin_ + (*at(begin_) == '{' ? 1 : 0);
+  /// begin_ is at damage. Moves it to the next whole event or, when one comes before, to the next known key, and settles
+  /// what lies between. Looks behind begin_ for the key when the damage is in the root, where it may start with one.
+  Found resync(bool in_list) {
+    std::size_t first = 0;  // events start here or later, counted from begin_
+    std::size_t first_key = in_list ? 0 : 1;
+    if (in_list && *at(begin_) == '{') first = 1;
     while (true) {
-      const Candidate event = find_event(at(search), at(end_));
-      const char* key = find_known_key(at(begin_), event.at);
+      const Candidate event = find_event(at(begin_ + first), at(end_));
+      const char* key = begin_ + first_key < position(event.at) ? find_known_key(at(begin_ + first_key), event.at) : nullptr;
       if (key != nullptr) {
-        // Also when the key stands inside a string of a damaged event: then the root goes on and finds the rest.
-        trace_.repairs.add(Repair::kDamagedEvent, place(begin_), excerpt(begin_));
-        advance(position(key));
-        return false;
+        settle(position(key), in_list);
+        return Found::kKey;
       }
-      if (event.state == Candidate::State::kNeedMore && end_ - position(event.at) <= kLargestValue) {
-        const std::size_t offset = position(event.at) - begin_;
-        if (refill()) {
-          slow_until_ = 0;
-          search = begin_ + offset;
-          continue;
-        }
-        search = position(event.at) + 1;  // no more comes: that one is cut; look inside it
+      if (event.state == Candidate::State::kFound) {
+        settle(position(event.at), in_list);
+        return Found::kEvent;
+      }
+      if (event.state == Candidate::State::kNeedMore) {
+        first = position(event.at) - begin_;
+        const bool too_large = end_ - position(event.at) > kLargestValue;
+        if (too_large || !refill()) ++first;  // that one is cut; look inside it
         continue;
       }
-      const bool found = event.state == Candidate::State::kFound;
-      const std::size_t next = found ? position(event.at) : end_;
-      settle(next);
-      if (found) {
-        advance(next);
-        return true;
+      // Nothing up to the end of the buffer but, perhaps, the start of a key.
+      constexpr std::size_t kKeyTail = 32;
+      const std::size_t tail = std::min(kKeyTail, end_ - begin_);
+      settle(end_ - tail, in_list);
+      first = first_key = 0;
+      if (!refill()) {
+        settle(end_, in_list);
+        return Found::kNothing;
       }
-      begin_ = next;
-      slow_until_ = 0;
-      return refill();
     }
   }
 
-  /// [begin_, next) is damaged: one event that can be mended, several run into each other, or only separators.
-  void settle(std::size_t next) {
-    std::size_t stop = next;
-    while (stop > begin_ && std::strchr(", \n\r\t]", *at(stop - 1)) != nullptr) --stop;
-    const std::string_view text(at(begin_), stop - begin_);
-    if (text.empty()) return;
-    if (*at(begin_) == '{' && text.back() == '}' && take_mended(text)) return;
-    lose_event(begin_, text);
+  /// [begin_, next) holds no whole event: events that can be mended, damaged ones, separators. Moves begin_ to `next`.
+  void settle(std::size_t next, bool in_list) {
+    std::size_t from = begin_;
+    while (true) {
+      while (from < next && is_separator(*at(from))) ++from;
+      if (from == next) break;
+      const std::size_t end = piece_end(from, next);
+      const std::string_view text(at(from), end - from);
+      const bool mended = text.front() == '{' && text.back() == '}' && take_mended(from, text);
+      // What ends with the document was cut off rather than damaged.
+      const bool cut = source_ended_ && end == end_;
+      if (!mended && in_list) note(cut ? Repair::kTruncatedInput : Repair::kDamagedEvent, from);
+      from = end;
+    }
+    begin_ = next;
+  }
+
+  static bool is_separator(char c) { return static_cast<unsigned char>(c) <= ' ' || c == ',' || c == ']'; }
+
+  /// Behind the first '}' at or behind `from` that "," and "{" follow; else `next` less its separators.
+  std::size_t piece_end(std::size_t from, std::size_t next) const {
+    for (std::size_t brace = from; brace < next; ++brace) {
+      const char* found = static_cast<const char*>(std::memchr(at(brace), '}', next - brace));
+      if (found == nullptr) break;
+      brace = position(found);
+      const char* comma = skip_space(at(brace + 1), at(next));
+      if (comma == at(next) || *comma != ',') continue;
+      const char* opening = skip_space(comma + 1, at(next));
+      if (opening < at(next) && *opening == '{') return brace + 1;
+    }
+    while (next > from + 1 && is_separator(*at(next - 1))) --next;
+    return next;
   }
 
   bool take_text(std::string_view text) {
@@ -540,20 +562,20 @@ class Reader {
     // The bytes behind `text` in the buffer, or its padding, serve as simdjson's padding.
     if (parser_.iterate(text.data(), text.size(), text.size() + simdjson::SIMDJSON_PADDING).get(document)) return false;
     if (document.get_object().get(event)) return false;
-    if (read_fields(event, fields) || fields.phase.empty()) return false;
+    if (read_fields(event, Structure::kChecked, fields) || fields.phase.empty()) return false;
     take(fields);
     return true;
   }
 
   /// The event with its text put right, when that makes it one whole event.
-  bool take_mended(std::string_view text) {
+  bool take_mended(std::size_t offset, std::string_view text) {
     const auto take_copy = [&](std::string copy, Repair repair) {
       const std::size_t size = copy.size();
       copy.append(simdjson::SIMDJSON_PADDING, ' ');
       const Walk walk = walk_value(copy.data(), copy.data() + size);
       const bool whole = walk.state == Walk::State::kWhole && walk.has_phase && walk.at == copy.data() + size;
       if (!whole || !take_text({copy.data(), size})) return false;
-      trace_.repairs.add(repair, place(begin_), excerpt(begin_));
+      note(repair, offset);
       return true;
     };
     std::string valid = replace_invalid_utf8(text);
@@ -561,7 +583,8 @@ class Reader {
     return take_copy(mend(text), Repair::kMendedText);
   }
 
-  // --- one event ----------------------------------------------------------------------------------------------------
+  // --- one event
+
   void take(const Fields& fields) {
     const char phase = fields.phase.size() == 1 ? fields.phase[0] : '?';
     switch (phase) {
@@ -579,7 +602,7 @@ class Reader {
       case 'I':
       case 'R':
         ++trace_.events.instant;
-        if (const auto time = parse_us(fields.time)) {
+        if (const auto time = time_of(fields)) {
           trace_.instants.push_back({*time, name_of(fields), lane_of(fields, false)});
         }
         return;
@@ -649,23 +672,30 @@ class Reader {
     trace_.collective_args.push_back(args);
   }
 
+  std::optional<std::int64_t> time_of(const Fields& fields) {
+    const auto time = parse_time(fields.time);
+    if (!time) note_event(Repair::kMissingTime, fields);
+    return time;
+  }
+
   void take_complete(const Fields& fields) {
-    const auto start = parse_us(fields.time);
-    if (!start) {
-      trace_.repairs.add(Repair::kMissingTime, event_place(fields), std::string(fields.name));
-      return;
-    }
+    const auto start = time_of(fields);
+    if (!start) return;
     std::int64_t duration = 0;
-    if (!fields.duration.empty()) {
-      const auto read = parse_us(fields.duration);
-      duration = read.value_or(kAbsurd + 1);
-    }
+    if (!fields.duration.empty()) duration = parse_us(fields.duration).value_or(kAbsurd + 1);
     if (duration < 0 || duration > kAbsurd) {
-      trace_.repairs.add(duration < 0 ? Repair::kNegativeDuration : Repair::kAbsurdDuration, event_place(fields),
-                         fmt::format("'{}' lasts {} us", fields.name, fields.duration));
+      note_event(duration < 0 ? Repair::kNegativeDuration : Repair::kAbsurdDuration, fields);
       duration = 0;
     }
     add_slice(fields, *start, duration);
+  }
+
+  void note_event(Repair repair, const Fields& fields) {
+    if (trace_.repairs.count(repair) > 0) return trace_.repairs.add(repair, {}, {});
+    std::string detail = fmt::format("'{}'", replace_invalid_utf8(fields.name));
+    if (repair == Repair::kMissingTime) detail += fmt::format(" starts at '{}'", fields.time);
+    if (!fields.duration.empty()) detail += fmt::format(" lasts {} us", fields.duration);
+    trace_.repairs.add(repair, event_place(fields), detail);
   }
 
   std::string event_place(const Fields& fields) const {
@@ -675,21 +705,12 @@ class Reader {
   }
 
   void take_begin_end(const Fields& fields, char phase) {
-    const auto time = parse_us(fields.time);
-    if (!time) {
-      trace_.repairs.add(Repair::kMissingTime, event_place(fields), std::string(fields.name));
-      return;
-    }
-    std::vector<Row>& open = open_begins_[base::index(lane_of(fields, on_device(category_of(fields.category))))];
-    if (phase == 'B') {
-      open.push_back(add_slice(fields, *time, 0));
-    } else if (open.empty()) {
-      trace_.repairs.add(Repair::kUnmatchedBegin, event_place(fields), "an end without its begin");
-    } else {
-      const std::int64_t duration = *time - trace_.slices.start[open.back()];
-      trace_.slices.duration[open.back()] = std::max<std::int64_t>(duration, 0);
-      open.pop_back();
-    }
+    const auto time = time_of(fields);
+    if (!time) return;
+    const Row row = phase == 'B' ? add_slice(fields, *time, 0) : kNoRow;
+    const NameId name = fields.name.empty() ? base::kNone<NameId> : name_of(fields);
+    const LaneId lane = lane_of(fields, on_device(category_of(fields.category)));
+    begin_ends_.push_back({*time, lane, name, row});
   }
 
   void take_metadata(const Fields& fields) {
@@ -707,23 +728,11 @@ class Reader {
   }
 
   // --- the end
-  // --------------------------------------------------------------------------------------------------------
+
   void finish() {
     count_unmatched_flows();
-    const Slices& slices = trace_.slices;
-    std::int64_t last = 0;
-    for (Row row = 0; row < slices.size(); ++row) last = std::max(last, slices.end(row));
-    for (auto& [lane, open] : open_begins_) {
-      for (const Row row : open) {
-        trace_.slices.duration[row] = std::max<std::int64_t>(last - slices.start[row], 0);
-        trace_.repairs.add(Repair::kUnmatchedBegin, fmt::format("at {} ns", slices.start[row]),
-                           fmt::format("'{}' has no end; it was taken to last until the last event", trace_.name(row)));
-      }
-    }
-    if (base_time_ != 0) {
-      for (std::int64_t& start : trace_.slices.start) start += base_time_;
-      for (Instant& instant : trace_.instants) instant.time += base_time_;
-    }
+    match_begin_ends();
+    add_base_time();
     for (Lane& lane : trace_.lanes) {
       const std::string prefix = lane.process + '\x1F';
       const auto thread = labels_.find(prefix + lane.thread);
@@ -731,6 +740,69 @@ class Reader {
       lane.name = thread != labels_.end() ? thread->second : process != labels_.end() ? process->second : "";
     }
     finish_slices(trace_);
+  }
+
+  /// Durations of slices that came as a begin and an end: events are not sorted, so this waits for all of them. An end
+  /// that gives a name closes the innermost slice of that name; what is open inside it has lost its own end.
+  void match_begin_ends() {
+    std::stable_sort(begin_ends_.begin(), begin_ends_.end(), [](const BeginEnd& a, const BeginEnd& b) {
+      return a.lane != b.lane ? a.lane < b.lane : a.time < b.time;
+    });
+    Slices& slices = trace_.slices;
+    std::vector<BeginEnd> open;
+    const auto close = [&](const BeginEnd& begin, std::int64_t time) {
+      slices.duration[begin.row] = std::min(time - begin.time, kAbsurd);
+    };
+    const auto unmatched = [&](const BeginEnd& event, std::string_view what) {
+      const auto name = event.name == base::kNone<NameId> ? std::string_view{} : trace_.names.text(event.name);
+      trace_.repairs.add(Repair::kUnmatchedBegin, fmt::format("at {} ns", event.time), fmt::format("'{}' {}", name, what));
+    };
+    for (std::size_t i = 0; i < begin_ends_.size(); ++i) {
+      const BeginEnd& event = begin_ends_[i];
+      if (event.row != kNoRow) {
+        open.push_back(event);
+      } else {
+        auto begin = open.rbegin();
+        if (event.name != base::kNone<NameId>) {
+          begin = std::find_if(open.rbegin(), open.rend(), [&](const BeginEnd& one) { return one.name == event.name; });
+        }
+        if (begin == open.rend()) {
+          unmatched(event, "has an end and no begin");
+        } else {
+          const auto matched = static_cast<std::size_t>(open.rend() - begin);  // slices up to the one that is closed
+          while (open.size() >= matched) {
+            if (open.size() > matched) unmatched(open.back(), "has no end; it was taken to end with what encloses it");
+            close(open.back(), event.time);
+            open.pop_back();
+          }
+        }
+      }
+      const bool last_of_lane = i + 1 == begin_ends_.size() || begin_ends_[i + 1].lane != event.lane;
+      if (!last_of_lane) continue;
+      for (const BeginEnd& begin : open) {
+        unmatched(begin, "has no end; it was taken to end with the last event of its thread");
+        close(begin, event.time);
+      }
+      open.clear();
+    }
+  }
+
+  /// Waits for the end of the document, since the base may stand behind the events.
+  void add_base_time() {
+    if (trace_.base_time == 0) return;
+    const auto fits = [&](std::int64_t time) { return in_range(time + trace_.base_time); };
+    const bool all_fit =
+        std::all_of(trace_.slices.start.begin(), trace_.slices.start.end(), fits) &&
+        std::all_of(trace_.instants.begin(), trace_.instants.end(), [&](const Instant& one) { return fits(one.time); });
+    if (!all_fit) {
+      trace_.repairs.add(Repair::kDamagedHeader, "baseTimeNanoseconds",
+                         fmt::format("{} with the times of the events goes beyond the year 2096; ignored",
+                                     trace_.base_time));
+      trace_.base_time = 0;
+      return;
+    }
+    for (std::int64_t& start : trace_.slices.start) start += trace_.base_time;
+    for (Instant& instant : trace_.instants) instant.time += trace_.base_time;
   }
 
   void count_unmatched_flows() {
@@ -749,16 +821,21 @@ class Reader {
   Document& document_;
   std::vector<char> buffer_;
   std::size_t begin_ = 1, end_ = 1;
-  std::size_t slow_until_ = 0;  // blocks that end before this are read event by event
+  std::size_t piece_ = kBlock;  // what the fast path takes at once; smaller near damage
   std::int64_t dropped_ = 0;    // bytes of the document before buffer_[1]
   bool source_ended_ = false;
   od::parser parser_;
 
   RankTrace trace_;
-  std::int64_t base_time_ = 0;
   base::InternTable lane_names_;
   std::string lane_key_;
-  std::unordered_map<std::uint32_t, std::vector<Row>> open_begins_;
+  struct BeginEnd {
+    std::int64_t time;
+    LaneId lane;
+    NameId name;
+    Row row;  // kNoRow of an end
+  };
+  std::vector<BeginEnd> begin_ends_;
   std::unordered_map<std::string, std::string> labels_;
   std::vector<std::uint64_t> flow_starts_, flow_ends_;
 };

@@ -1,0 +1,18 @@
+#include "paceline/base/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace paceline::base {
+namespace {
+
+TEST(Progress, IsSilentWhenStandardErrorIsNoTerminal) {
+  testing::internal::CaptureStderr();  // a file
+  {
+    Progress progress("reading", 10);
+    for (int i = 0; i < 10; ++i) progress.advance(1);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace paceline::base
