@@ -81,16 +81,18 @@ function rankOverview(host, ranks, parts, late, onPick) {
       context.fillText(String(+tick.toPrecision(6)), kLeft - 8, y + 4);
       context.fillRect(kLeft - 4, Math.round(y), 4, 1);
     }
+    const colours = parts.map((part) => theme(`part-${part.key}`));
     for (let column = 0; column < columns; ++column) {
       const first = Math.floor((column * ranks.length) / columns), end = Math.floor(((column + 1) * ranks.length) / columns);
-      const x = kLeft + (column * plot) / columns;
+      const pixel = window.devicePixelRatio || 1, edge = (at) => Math.round((kLeft + (at * plot) / columns) * pixel) / pixel;
+      const x = edge(column);
       let y = kHeight - kBottom;
-      for (const part of parts) {
+      for (const [index, part] of parts.entries()) {
         let time = 0;
         for (let i = first; i < end; ++i) time += ranks[i].mean_step[`${part.key}_ns`];
         const size = (time / (end - first) / scale) * high;
-        context.fillStyle = theme(`part-${part.key}`);
-        context.fillRect(x, y - size, plot / columns + 0.3, size);
+        context.fillStyle = colours[index];
+        context.fillRect(x, y - size, edge(column + 1) - x, size);
         y -= size;
       }
     }

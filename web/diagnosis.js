@@ -122,8 +122,8 @@ function showWaiting(place) {
     if (wait > most.wait) most = {wait, member, column};
   }));
   const lastRow = (column) => (columns[column].ranks > 1 ? rowOf.get(columns[column].last_rank) ?? -1 : -1);
-  place.append(el("p", {class: "hint"}, "How long each rank stood in each collective before the last one arrived. " +
-    "A rank whose row stays pale while the others' columns are strong is the one they wait for."));
+  place.append(el("p", {class: "hint"}, "How long each rank stood in each collective before its transfer began. " +
+    "A row that stays pale while the others are strong: the rank they wait for."));
   heatMap(place, {
     rows: result.ranks.map((rank) => `rank ${rank.rank}`),
     late: lateRank < 0 ? -1 : rowOf.get(lateRank) ?? -1,

@@ -37,11 +37,11 @@ function colourTable() {
 /** An image of the bins, one pixel each. */
 function heatImage(bins, binRows, binColumns, end) {
   const image = new ImageData(binColumns, binRows), table = colourTable(), none = channels(theme("heat-none"));
-  bins.forEach((value, index) => {
-    const at = 3 * Math.round(255 * Math.min(1, value / end));
-    const colour = Number.isNaN(value) ? none : [table[at], table[at + 1], table[at + 2]];
-    image.data.set([...colour, 255], 4 * index);
-  });
+  for (let i = 0; i < bins.length; ++i) {
+    const at = 3 * Math.round(255 * Math.min(1, bins[i] / end)), known = at >= 0;  // NaN is neither
+    for (let c = 0; c < 3; ++c) image.data[4 * i + c] = known ? table[at + c] : none[c];
+    image.data[4 * i + 3] = 255;
+  }
   const canvas = el("canvas", {width: binColumns, height: binRows});
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
@@ -84,13 +84,13 @@ function heatMap(host, map) {
         const at = 3 * Math.round(255 * Math.min(1, value / end));
         const bright = 0.3 * table[at] + 0.59 * table[at + 1] + 0.11 * table[at + 2] > 125;
         context.fillStyle = bright ? "#16181b" : "#ffffff";
-        if (map.last(c) === r) {
+        const isLast = map.last(c) === r, written = cellWidth >= 40 && cellHeight >= 16 && !(isLast && value === 0);
+        if (isLast) {
           context.beginPath();
-          context.arc(x, y, Math.min(4, cellHeight / 4), 0, 7);
+          context.arc(written ? x - 17 : x, y, Math.min(written ? 3 : 4, cellHeight / 4), 0, 7);
           context.fill();
-        } else if (cellWidth >= 40 && cellHeight >= 16) {
-          context.fillText((value / 1e6).toFixed(value < 1e7 ? 2 : 1), x, y + 4);
         }
+        if (written) context.fillText((value / 1e6).toFixed(value < 1e7 ? 2 : 1), isLast ? x + 4 : x, y + 4);
       }
     }
   }
