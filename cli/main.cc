@@ -24,7 +24,7 @@ int run(int argc, char** argv) {
   int threads = 0;
   app.add_option("--threads", threads, "Threads to use (default: all cores)")->check(CLI::NonNegativeNumber);
   app.require_subcommand(1);
-  app.fallthrough();  // --threads also behind the command
+  app.fallthrough();  // --threads may stand behind the subcommand too
   paceline::cli::Run command;
   paceline::cli::add_diagnose(app, command);
   paceline::cli::add_convert(app, command);

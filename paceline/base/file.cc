@@ -100,12 +100,6 @@ std::string read_text_file(const fs::path& path) {
   }
 }
 
-bool may_replace(const fs::path& path) {
-  std::error_code unknown;
-  const fs::file_status status = fs::status(path, unknown);
-  return !fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status);
-}
-
 namespace {
 void write_all(int file, const fs::path& path, std::string_view text) {
   while (!text.empty()) {

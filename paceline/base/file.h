@@ -56,8 +56,6 @@ class MappedFile {
 
 /// The whole file, also of a pipe; Error(kBadInput) when it cannot be read.
 std::string read_text_file(const std::filesystem::path& path);
-/// Whether a new file may be renamed over `path`: not over a device, a pipe or a socket such as /dev/stdout.
-bool may_replace(const std::filesystem::path& path);
 /// Writes through a temporary file beside it and renames: a full disk or Ctrl-C never leaves half a file. A link stays
 /// a link, permissions stay as they were, devices and pipes are written to directly.
 void write_text_file(const std::filesystem::path& path, std::string_view text);

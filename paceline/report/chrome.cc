@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
 
 #include "paceline/base/error.h"
-#include "paceline/base/file.h"
 #include "paceline/trace/understand/launches.h"
 
 namespace paceline::report {
@@ -21,12 +21,20 @@ using trace::Category;
 using trace::RankTrace;
 using trace::Row;
 
+/// A device or a pipe has no old contents to keep, and must not be replaced by a file.
+bool may_replace(const std::string& path) {
+  std::error_code unknown;
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status) ||
+         std::filesystem::is_directory(status);
+}
+
 /// A file that appears only when complete; devices and pipes are written to as they are.
 class Output {
  public:
   explicit Output(std::string path)
       : path_(std::move(path)),
-        renames_(base::may_replace(path_)),
+        renames_(may_replace(path_)),
         written_(renames_ ? fmt::format("{}.tmp{}", path_, ::getpid()) : path_),
         file_(std::fopen(written_.c_str(), "wb")) {
     if (file_ == nullptr) fail();
@@ -66,8 +74,11 @@ class Output {
     if (renames_) std::remove(written_.c_str());
   }
   [[noreturn]] void fail() const {
-    throw Error(ErrorKind::kSystem, path_,
-                fmt::format("cannot write: {}; free some space or write elsewhere", std::strerror(errno)));
+    const int code = errno;
+    const bool full = code == ENOSPC || code == EFBIG || code == EDQUOT || code == EIO;
+    throw Error(full ? ErrorKind::kSystem : ErrorKind::kBadInput, path_,
+                fmt::format("cannot write: {}; {}", std::strerror(code),
+                            full ? "free some space or write elsewhere" : "check the path and its permissions"));
   }
 
   std::string path_;

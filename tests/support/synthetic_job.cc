@@ -65,9 +65,12 @@ class Simulation {
     const bool is_late = static_cast<std::int32_t>(rank) == plan_.late_rank;
     if (is_late && index == 0 && plan_.late_by > 0) be_late(rank);
     if (is_late && index > 0 && plan_.late_each > 0) {
-      host_[rank] = std::max(host_[rank], device_[rank]);
-      add(rank, "aten::nonzero", "cpu_op", kMain, host_[rank], host_[rank] + plan_.late_each);
-      host_[rank] += plan_.late_each;
+      if (plan_.device) {
+        launch(rank, "aten::sort", "slow_sort", kComputeStream, plan_.late_each, "");
+      } else {
+        add(rank, "aten::sort", "cpu_op", kMain, host_[rank], host_[rank] + plan_.late_each);
+        host_[rank] += plan_.late_each;
+      }
     }
     const std::int64_t time =
         plan_.work + static_cast<std::int64_t>(rng_.exponential(static_cast<double>(plan_.jitter)));

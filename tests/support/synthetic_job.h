@@ -32,7 +32,7 @@ struct JobPlan {
 
   std::int32_t late_rank = -1;
   std::int64_t late_by = 0;            // ns, before the first collective of each step
-  std::int64_t late_each = 0;          // ns, before every other collective, by an operator
+  std::int64_t late_each = 0;          // ns, before every other collective, by aten::sort
   Lateness lateness = Lateness::kHostOperator;
   std::string late_name = "load_batch";
 
