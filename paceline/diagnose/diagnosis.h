@@ -43,7 +43,7 @@ struct RankDiagnosis {
 /// What the late rank did in the time that made it late, more than the others did.
 struct Cause {
   std::string what;           // "load_batch", "aten::mm in backward", "no operator running", ...
-  std::string kind;           // host_op | host_gap | device_work | device_idle | late_start
+  std::string kind;           // trace::activity_name, or "late_start"
   std::int64_t per_step = 0;  // ns more than the others' median, per step
   double share = 0;           // of the lateness
 };

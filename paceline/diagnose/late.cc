@@ -13,11 +13,12 @@
 namespace paceline::diagnose {
 namespace {
 
+using trace::Activity;
 using trace::Collective;
 using trace::CommEvent;
 using trace::Member;
+using trace::SlotItem;
 using trace::Trace;
-using trace::WindowItem;
 
 std::int64_t median_of(std::vector<std::int64_t> values) {
   if (values.empty()) return 0;
@@ -62,42 +63,33 @@ double excess_tail(const std::vector<std::vector<double>>& costs, std::size_t ra
   return student_tail(mean / error, static_cast<double>(steps - 1));
 }
 
-std::string describe(const WindowItem& item, const base::InternTable& names) {
+/// What an item is, comparable between ranks, whose name tables differ. Kernels are known by the operator and shape
+/// that launched them where that is recorded: names change with libraries and devices.
+std::string describe(const SlotItem& item, const base::InternTable& names) {
   const auto text = [&](base::NameId id) { return std::string(names.text(id)); };
-  switch (item.kind) {
-    case WindowItem::Kind::kHostGap:
-      return "host in no operator (Python, blocked or another process)";
-    case WindowItem::Kind::kDeviceIdle:
-      return "device idle";
-    case WindowItem::Kind::kDeviceWork:
-      return "kernel " + text(item.name);
-    case WindowItem::Kind::kHostOp:
+  const bool has_span = item.span != base::kNone<base::NameId> && item.span != item.name;
+  const std::string span = has_span ? " in " + text(item.span) : "";
+  switch (item.activity) {
+    case Activity::kHostGap:
+      return "host in no operator (Python, a pause, another process)" + span;
+    case Activity::kLaunchGap:
+      return "short gaps between kernels";
+    case Activity::kHeldBack:
+      return "device held back by a dependency";
+    case Activity::kCommunication:
+      return "collectives";
+    default:
       break;
   }
-  const bool inside = item.span != base::kNone<base::NameId> && item.span != item.name;
-  return text(item.name) + (inside ? " in " + text(item.span) : "");
-}
-
-std::string kind_name(WindowItem::Kind kind) {
-  switch (kind) {
-    case WindowItem::Kind::kHostOp:
-      return "host_op";
-    case WindowItem::Kind::kHostGap:
-      return "host_gap";
-    case WindowItem::Kind::kDeviceWork:
-      return "device_work";
-    case WindowItem::Kind::kDeviceIdle:
-      return "device_idle";
+  if (item.name == base::kNone<base::NameId>) return "many small " + std::string(activity_name(item.activity));
+  if (item.activity == Activity::kCompute && item.op != base::kNone<base::NameId> && item.op != item.name) {
+    return "kernels of " + text(item.op) + span;
   }
-  return "";
-}
-
-bool on_device(WindowItem::Kind kind) {
-  return kind == WindowItem::Kind::kDeviceWork || kind == WindowItem::Kind::kDeviceIdle;
+  return text(item.name) + span;
 }
 
 /// What a rank did, by kind and description: comparable between ranks, whose name tables differ.
-using ItemKey = std::pair<WindowItem::Kind, std::string>;
+using ItemKey = std::pair<Activity, std::string>;
 using ItemTimes = std::map<ItemKey, std::int64_t>;
 
 class LateRank {
@@ -239,53 +231,64 @@ class LateRank {
       diagnosis_.causes.push_back({std::move(what), std::move(kind), time / steps, std::min(share, 1.0)});
     };
     add("its step began later", "late_start", late_start);
-    for (const auto& [key, time] : excess) add(key.second, kind_name(key.first), time);
+    for (const auto& [key, time] : excess) add(key.second, std::string(activity_name(key.first)), time);
     std::stable_sort(diagnosis_.causes.begin(), diagnosis_.causes.end(),
                      [](const Cause& a, const Cause& b) { return a.per_step > b.per_step; });
     diagnosis_.late_rank = static_cast<std::int32_t>(diagnosis_.ranks[late].rank);
   }
 
-  ItemTimes items_of(const Member& member) const {
+  /// Where the ranks were last brought together before `member` came: the end of the last collective that had ended by
+  /// then on its rank; the begin of its first step when there was none.
+  std::int64_t window_begin(const Member& member) const {
     const trace::RankSummary& rank = trace_.ranks[member.rank];
-    const CommEvent& event = trace_.event(member);
+    const std::int64_t arrival = trace_.event(member).begin;
+    std::int64_t begin = rank.slots.empty() ? arrival : std::min(rank.slots.front().begin, arrival);
+    for (std::uint32_t i = member.event; i-- > 0;) {
+      if (rank.collectives[i].end > arrival) continue;
+      begin = std::max(begin, rank.collectives[i].end);
+      break;
+    }
+    return begin;
+  }
+
+  ItemTimes items_before(const Member& member) const {
+    const trace::RankSummary& rank = trace_.ranks[member.rank];
+    const std::int64_t begin = window_begin(member);
+    const std::int64_t end = trace_.event(member).begin;
     ItemTimes times;
-    for (std::uint32_t i = event.items_begin; i < event.items_end; ++i) {
-      const WindowItem& item = rank.window_items[i];
-      times[{item.kind, describe(item, rank.names)}] += item.time;
+    auto slot = std::partition_point(rank.slots.begin(), rank.slots.end(),
+                                     [&](const trace::Slot& candidate) { return candidate.begin < begin; });
+    for (; slot != rank.slots.end() && slot->end <= end; ++slot) {
+      for (std::uint32_t i = slot->items_begin; i < slot->items_end; ++i) {
+        const SlotItem& item = rank.slot_items[i];
+        if (item.activity == Activity::kCommunication) continue;  // waiting is somebody else's lateness
+        times[{item.activity, describe(item, rank.names)}] += item.time;
+      }
     }
     return times;
   }
 
   void compare(const Collective& collective, const Member& member, ItemTimes& excess, std::int64_t& late_start) {
-    const CommEvent& event = trace_.event(member);
-    std::vector<std::int64_t> issues, windows;
-    // Per item of the late rank, its time on the others.
-    std::map<ItemKey, std::vector<std::int64_t>> on_others;
-    const ItemTimes own = items_of(member);
-    constexpr std::uint32_t kCompared = 16;  // enough for a median
+    const ItemTimes own = items_before(member);
+    std::vector<std::int64_t> windows;
+    std::map<ItemKey, std::vector<std::int64_t>> on_others;  // of each item of the late rank
+    constexpr std::uint32_t kCompared = 16;                  // enough for a median
     const std::uint32_t stride = std::max(collective.size() / kCompared, 1u);
     for (std::uint32_t m = collective.members_begin; m < collective.members_end; m += stride) {
       if (m == collective.last) continue;
       const Member& other = trace_.members[m];
-      const trace::Clock& clock = trace_.clocks[other.rank];
-      issues.push_back(clock.align(trace_.event(other).issued));
-      windows.push_back(clock.align(trace_.event(other).host_window));
-      const ItemTimes theirs = items_of(other);
+      windows.push_back(trace_.clocks[other.rank].align(window_begin(other)));
+      const ItemTimes theirs = items_before(other);
       for (const auto& [key, time] : own) {
         const auto found = theirs.find(key);
         on_others[key].push_back(found == theirs.end() ? 0 : found->second);
       }
     }
-    const trace::Clock& clock = trace_.clocks[member.rank];
-    const std::int64_t behind = member.begin - median_of(begins_of_others(collective));
-    const std::int64_t issued_behind = clock.align(event.issued) - median_of(issues);
-    const bool host_side = !event.on_device || 2 * issued_behind >= behind;
-    for (const auto& [key, time] : own) {
-      if (on_device(key.first) == host_side) continue;
-      excess[key] += time - median_of(on_others[key]);
-    }
+    for (const auto& [key, time] : own) excess[key] += time - median_of(on_others[key]);
     // Before the first collective nothing brings the ranks together: their steps may begin at different times.
-    if (host_side && member.event == 0) late_start += clock.align(event.host_window) - median_of(windows);
+    if (member.event == 0) {
+      late_start += trace_.clocks[member.rank].align(window_begin(member)) - median_of(windows);
+    }
   }
 
   const Trace& trace_;

@@ -59,6 +59,7 @@ Json repairs_json(const trace::Repairs& repairs) {
     const trace::Repairs::Row& row = repairs.row(repair);
     if (row.count == 0) continue;
     rows.push_back({{"repair", trace::repair_name(repair)},
+                    {"meaning", trace::repair_meaning(repair)},
                     {"count", row.count},
                     {"loses_data", trace::loses_data(repair)},
                     {"first_place", row.first_place},

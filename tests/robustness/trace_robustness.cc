@@ -368,7 +368,11 @@ class Run {
     if (truth.events.empty()) return;
     ++documents_;
     events_ += static_cast<std::int64_t>(truth.events.size());
-    base::Rng rng = base::Rng(options_.seed).fork(static_cast<std::uint64_t>(documents_));
+    std::uint64_t stream = 0;  // by the file's name alone, so that a fault can be repeated with that file alone
+    for (const char c : std::filesystem::path(truth.name).filename().string()) {
+      stream = stream * 31 + static_cast<unsigned char>(c);
+    }
+    base::Rng rng = base::Rng(options_.seed).fork(stream);
     const double begin = cpu_seconds();
     (void)trace::read_document(truth.name, *base::memory_source(truth.text));
     truth.load_seconds = cpu_seconds() - begin;

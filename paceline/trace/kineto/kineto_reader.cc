@@ -87,9 +87,15 @@ bool is_container(std::string_view token) {
   return token.starts_with('[') || token.starts_with('{');
 }
 
+/// Whether a value can start with this token: the parser skips whatever stands there, and loses count of brackets when
+/// it is none.
+bool is_value(std::string_view token) {
+  return std::string_view(",:]}").find(token[0]) == std::string_view::npos;
+}
+
 simdjson::error_code read_args(od::value& value, Structure structure, Fields& fields) {
   od::object args;
-  if (value.get_object().get(args) != simdjson::SUCCESS) return simdjson::SUCCESS;  // no object: nothing of use
+  if (const auto error = value.get_object().get(args)) return error;
   for (auto item : args) {
     od::field field;
     if (const auto error = std::move(item).get(field)) return error;
@@ -131,6 +137,7 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
         break;
     }
     std::string_view token = field.value().raw_json_token();
+    if (!is_value(token)) return simdjson::TAPE_ERROR;
     if (is_container(token)) {
       if (const auto error = pass_over(field.value(), token, structure, token)) return error;
     }
@@ -145,11 +152,12 @@ simdjson::error_code read_fields(od::object& event, Structure structure, Fields&
     if (const auto error = std::move(item).get(field)) return error;
     const std::string_view key = key_of(field.key());
     od::value& value = field.value();
-    if (key == "args") {
+    std::string_view token = value.raw_json_token();
+    if (!is_value(token)) return simdjson::TAPE_ERROR;
+    if (key == "args" && token[0] == '{') {
       if (const auto error = read_args(value, structure, fields)) return error;
       continue;
     }
-    std::string_view token = value.raw_json_token();
     if (is_container(token)) {
       if (const auto error = pass_over(value, token, structure, token)) return error;
       continue;

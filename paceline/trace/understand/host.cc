@@ -51,7 +51,8 @@ std::vector<HostSegment> innermost(const RankTrace& trace, const Lane& lane) {
   return segments;
 }
 
-/// `front` wherever it is in a slice, else `back`.
+}  // namespace
+
 std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const std::vector<HostSegment>& back) {
   std::vector<HostSegment> result;
   result.reserve(front.size() + back.size());
@@ -65,7 +66,7 @@ std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const st
       const bool inside = j < back.size() && back[j].begin <= now;
       const std::int64_t stop =
           inside ? std::min(to, back[j].end) : (j < back.size() ? std::min(to, back[j].begin) : to);
-      result.push_back({now, stop, inside ? back[j].row : kNoRow});
+      result.push_back({now, stop, inside ? back[j].row : kNoRow, inside ? back[j].layer : std::uint8_t{0}});
       now = stop;
     }
   };
@@ -78,8 +79,6 @@ std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const st
   if (!back.empty()) fill(back.back().end);
   return result;
 }
-
-}  // namespace
 
 std::optional<LaneId> main_thread(const RankTrace& trace) {
   const Slices& slices = trace.slices;

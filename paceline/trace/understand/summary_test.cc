@@ -112,53 +112,75 @@ TEST(Steps, IdleTimeBelongsToTheHostWhenItLaunchesTooLate) {
   EXPECT_EQ(step.tail, 90'000);
 }
 
-TEST(Windows, OfCollectivesHoldWhatTheHostAndTheDeviceDidBefore) {
+std::int64_t sum_of(const RankSummary& summary, const Slot& slot) {
+  std::int64_t sum = 0;
+  for (std::uint32_t i = slot.items_begin; i < slot.items_end; ++i) sum += summary.slot_items[i].time;
+  return sum;
+}
+
+TEST(Slots, TileTheStepsAndTheirItemsAddUpToTheNanosecond) {
+  for (const bool device : {true, false}) {
+    test_support::JobPlan plan;
+    plan.device = device;
+    plan.ranks = 2;
+    plan.late_rank = 1;
+    plan.late_by = 30'000'000;
+    const RankSummary summary = reduce(read_trace(test_support::make_job(plan).texts[0]));
+    ASSERT_FALSE(summary.slots.empty());
+    EXPECT_EQ(summary.slots.front().begin, summary.steps.front().begin);
+    EXPECT_EQ(summary.slots.back().end, summary.steps.back().end);
+    for (std::size_t i = 0; i < summary.slots.size(); ++i) {
+      if (i > 0) {
+        EXPECT_EQ(summary.slots[i].begin, summary.slots[i - 1].end);
+      }
+      EXPECT_EQ(sum_of(summary, summary.slots[i]), summary.slots[i].end - summary.slots[i].begin);
+    }
+  }
+}
+
+TEST(Slots, BeforeTheFirstCollectiveHoldWhatMadeTheRankLate) {
   test_support::JobPlan plan;
   plan.late_rank = 1;
   plan.late_by = 30'000'000;
   plan.ranks = 2;
-  const test_support::SyntheticJob job = test_support::make_job(plan);
-  const RankSummary summary = reduce(read_trace(job.texts[1]));
-  const CommEvent& first = summary.collectives.at(0);
-  std::int64_t host = 0, device = 0, load_batch = 0;
-  for (std::uint32_t i = first.items_begin; i < first.items_end; ++i) {
-    const WindowItem& item = summary.window_items[i];
-    const bool on_host = item.kind == WindowItem::Kind::kHostOp || item.kind == WindowItem::Kind::kHostGap;
-    (on_host ? host : device) += item.time;
-    if (item.kind == WindowItem::Kind::kHostOp && summary.names.text(item.name) == "load_batch")
-      load_batch += item.time;
+  const RankSummary summary = reduce(read_trace(test_support::make_job(plan).texts[1]));
+  std::int64_t load_batch = 0;
+  for (const Slot& slot : summary.slots) {
+    if (slot.end > summary.collectives.at(0).begin) break;
+    for (std::uint32_t i = slot.items_begin; i < slot.items_end; ++i) {
+      const SlotItem& item = summary.slot_items[i];
+      const bool named = item.name != base::kNone<NameId> && summary.names.text(item.name) == "load_batch";
+      if (item.activity == Activity::kHostOp && named) load_batch += item.time;
+    }
   }
   EXPECT_EQ(load_batch, 30'000'000);
-  EXPECT_EQ(host, first.issued - first.host_window);
-  EXPECT_EQ(device, first.begin - first.device_window);
 }
 
-TEST(Windows, CoverTheHostOnceHoweverCollectivesAreOrderedOnTheDevice) {
-  // Launched A, B; but B runs first, on another stream.
-  const std::string nccl = "ncclDevKernel_AllReduce_Sum_f32";
-  const RankSummary summary =
-      reduce(read_trace(trace_text({{"aten::a", "cpu_op", 1, 1, kTime, 50'000},
-                                    {"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + 10'000, 1'000, 1},
-                                    {"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + 30'000, 1'000, 2},
-                                    {nccl, "kernel", 0, 20, kTime + 70'000, 1'000, 1, "\"stream\": 20"},
-                                    {nccl, "kernel", 0, 21, kTime + 60'000, 1'000, 2, "\"stream\": 21"}},
-                                   {})));
-  std::int64_t host = 0;
-  for (const WindowItem& item : summary.window_items) {
-    if (item.kind == WindowItem::Kind::kHostOp) host += item.time;
-  }
-  EXPECT_EQ(host, 30'000);  // from the first slice to the later launch
+TEST(Slots, ChargeKernelsToTheOperatorThatLaunchedThem) {
+  const RankSummary summary = reduce(
+      read_trace(trace_text({{"ProfilerStep#1", "user_annotation", 1, 1, kTime, 100'000},
+                             {"aten::mm", "cpu_op", 1, 1, kTime + 5'000, 10'000, 0, "\"Input Dims\": [[8, 4], [4, 2]]"},
+                             {"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + 6'000, 1'000, 1},
+                             {"sgemm", "kernel", 0, 7, kTime + 20'000, 30'000, 1, "\"stream\": 7"}},
+                            {})));
+  const auto compute = std::find_if(summary.slot_items.begin(), summary.slot_items.end(),
+                                    [](const SlotItem& item) { return item.activity == Activity::kCompute; });
+  ASSERT_NE(compute, summary.slot_items.end());
+  EXPECT_EQ(compute->time, 30'000);
+  EXPECT_EQ(summary.names.text(compute->name), "sgemm");
+  EXPECT_EQ(summary.names.text(compute->op), "aten::mm");
+  EXPECT_EQ(summary.names.text(compute->shape), "[[8, 4], [4, 2]]");
 }
 
-TEST(Windows, AHostThatWaitsInItsOwnCollectiveIsNotIdle) {
+TEST(Slots, AHostThatWaitsInItsOwnCollectiveIsNotIdle) {
   test_support::JobPlan plan;
   plan.device = false;
   plan.ranks = 2;
   plan.late_rank = 1;
   plan.late_by = 30'000'000;
   const RankSummary victim = reduce(read_trace(test_support::make_job(plan).texts[0]));
-  for (const WindowItem& item : victim.window_items) {
-    if (item.kind == WindowItem::Kind::kHostGap) {
+  for (const SlotItem& item : victim.slot_items) {
+    if (item.activity == Activity::kHostGap) {
       EXPECT_LT(item.time, 1'000'000);
     }
   }
