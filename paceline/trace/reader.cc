@@ -26,8 +26,7 @@ bool is_execution_trace(std::string_view head) {
 }
 bool is_chakra(std::string_view head) {
   // A length-delimited GlobalMetadata first, then nodes: binary, with the names of its attributes in clear.
-  return has(head, std::string_view("\0", 1)) && !has(head, "\"ph\"") &&
-         (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
+  return has(head, std::string_view("\0", 1)) && !has(head, "\"ph\"") && (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
 }
 
 constexpr std::array<Format, 5> kFormats{{
