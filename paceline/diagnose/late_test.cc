@@ -38,7 +38,7 @@ TEST(LateRank, IsFoundWithItsCauseInEveryInjectedJob) {
   };
   for (const Injected& injected : {Injected{Lateness::kHostOperator, "load_batch", "host_op"},
                                    Injected{Lateness::kHostGap, "host in no operator", "host_gap"},
-                                   Injected{Lateness::kKernel, "load_batch", "device_work"}}) {
+                                   Injected{Lateness::kKernel, "aten::sort", "compute"}}) {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
       JobPlan plan;
       plan.seed = seed;
