@@ -31,11 +31,11 @@ struct RankDiagnosis {
   std::string source, host;
   std::vector<StepParts> steps;
   StepParts mean;             // per step
-  std::int64_t wait = 0;      // in collectives, hidden or not, per step
-  std::int64_t transfer = 0;  // likewise
+  std::int64_t wait = 0;      // per step, hidden or not; wait + transfer = mean.communication
+  std::int64_t transfer = 0;  // likewise; collectives that run at the same time count once
   std::uint32_t collectives = 0;
   std::uint32_t times_last = 0;  // arrived last in a collective of two or more
-  std::int64_t blame = 0;        // ns the others' median stood waiting for it alone, summed
+  std::int64_t blame = 0;        // ns the others' median stood waiting for it alone, over all steps
   std::int64_t clock_offset = 0;
   std::int64_t clock_residual = 0;
 };

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "paceline/base/format.h"
 
@@ -54,10 +55,18 @@ class Finder {
     return diagnosis_.findings.back();
   }
 
-  /// Collectives in which somebody can be waited for.
-  std::uint32_t shared_collectives() const {
-    return static_cast<std::uint32_t>(std::count_if(diagnosis_.collectives.begin(), diagnosis_.collectives.end(),
-                                                    [](const CollectiveRow& row) { return row.ranks >= 2; }));
+  /// Collectives in which somebody can be waited for; with `rank` (an index), those it takes part in.
+  std::uint32_t shared_collectives(std::optional<std::size_t> rank = {}) const {
+    std::uint32_t count = 0;
+    for (const trace::Collective& collective : trace_.collectives) {
+      if (collective.size() < 2 || !trace::ends_together(collective.kind)) continue;
+      bool takes_part = !rank;
+      for (std::uint32_t m = collective.members_begin; m < collective.members_end && !takes_part; ++m) {
+        takes_part = trace_.members[m].rank == *rank;
+      }
+      count += takes_part ? 1 : 0;
+    }
+    return count;
   }
 
   void late_rank() {
@@ -68,12 +77,15 @@ class Finder {
       finding.evidence.push_back(fmt::format(
           "of {} collectives no rank comes last more often than chance explains at a cost above 1 % of a step",
           shared_collectives()));
+      finding.evidence.push_back(fmt::format("waiting for one another takes {} per step, the mean over ranks",
+                                             time_text(mean_over_ranks(&StepParts::exposed_wait))));
       return;
     }
     const std::int64_t cost = late->blame / steps();
     std::string title =
         fmt::format("rank {} arrives last in {} of {} collectives and holds the others up for {} per step", late->rank,
-                    late->times_last, shared_collectives(), time_text(cost));
+                    late->times_last, shared_collectives(static_cast<std::size_t>(late - diagnosis_.ranks.data())),
+                    time_text(cost));
     if (!diagnosis_.causes.empty()) title += ": " + diagnosis_.causes.front().what;
     Finding& finding = add("late_rank", std::move(title), cost);
     finding.rank = static_cast<std::int32_t>(late->rank);
@@ -84,15 +96,18 @@ class Finder {
     }
     std::int64_t worst = 0;
     for (const CollectiveRow& row : diagnosis_.collectives) {
-      if (row.last_rank == late->rank && row.ranks >= 2) worst = std::max(worst, row.behind);
+      if (row.last_rank == late->rank) worst = std::max(worst, row.behind);
     }
     finding.evidence.push_back(
-        fmt::format("it waits {} per step in collectives, less than its peers; at worst it came {} behind their median",
-                    time_text(late->wait), time_text(worst)));
-    finding.remedy = diagnosis_.causes.empty()
-                         ? fmt::format("look at what rank {} does before its collectives", late->rank)
-                         : fmt::format("look at '{}' on rank {}; the others do it faster",
-                                       diagnosis_.causes.front().what, late->rank);
+        fmt::format("it waits {} per step in collectives, its peers {}; at worst it came {} behind their median",
+                    time_text(late->mean.exposed_wait), time_text(wait_of_others(*late)), time_text(worst)));
+    finding.remedy = remedy_for(*late);
+  }
+
+  std::int64_t wait_of_others(const RankDiagnosis& late) const {
+    std::int64_t sum = 0;
+    for (const RankDiagnosis& rank : diagnosis_.ranks) sum += &rank == &late ? 0 : rank.mean.exposed_wait;
+    return sum / static_cast<std::int64_t>(std::max<std::size_t>(diagnosis_.ranks.size() - 1, 1));
   }
 
   std::string remedy_for(const RankDiagnosis& late) const {

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
+
+#include "paceline/base/statistics.h"
 
 namespace paceline::diagnose {
 namespace {
@@ -31,6 +35,31 @@ double binomial_tail(std::uint32_t hits, std::uint32_t trials, double chance) {
                      k * std::log(chance) + (trials - k) * std::log1p(-chance));
   }
   return tail;
+}
+
+/// Upper bound of P(T > t) for Student's T with `freedom` >= 2 degrees: the density integrated with x / t >= 1 under the
+/// integral; too large by less than a factor of freedom / (freedom - 1).
+double student_tail(double t, double freedom) {
+  if (t <= 0) return 1.0;
+  constexpr double kPi = 3.14159265358979323846;
+  const double log_density = std::lgamma((freedom + 1) / 2) - std::lgamma(freedom / 2) - std::log(freedom * kPi) / 2;
+  return std::exp(log_density + std::log(freedom / ((freedom - 1) * t)) -
+                  (freedom - 1) / 2 * std::log1p(t * t / freedom));
+}
+
+/// How likely chance would make `rank` cost as much more than the other ranks' mean, step for step.
+double excess_tail(const std::vector<std::vector<double>>& costs, std::size_t rank) {
+  const std::size_t steps = costs[rank].size();
+  if (steps < 3 || costs.size() < 2) return 1.0;
+  std::vector<double> excess = costs[rank];
+  for (std::size_t other = 0; other < costs.size(); ++other) {
+    if (other == rank) continue;
+    for (std::size_t s = 0; s < steps; ++s) excess[s] -= costs[other][s] / static_cast<double>(costs.size() - 1);
+  }
+  const double mean = base::mean(excess);
+  const double error = base::standard_deviation(excess) / std::sqrt(static_cast<double>(steps));
+  if (error == 0) return mean > 0 ? 0.0 : 1.0;
+  return student_tail(mean / error, static_cast<double>(steps - 1));
 }
 
 std::string describe(const WindowItem& item, const base::InternTable& names) {
@@ -77,8 +106,7 @@ class LateRank {
 
   void run() {
     for (const Collective& collective : trace_.collectives) add_row(collective);
-    choose();
-    if (diagnosis_.late_rank >= 0) find_causes();
+    if (const std::optional<std::uint32_t> late = choose()) find_causes(*late);
   }
 
  private:
@@ -115,36 +143,59 @@ class LateRank {
     row.start_spread = last.begin - first_begin;
     row.end_spread = last_end - first_end;
     if (collective.size() >= 2) row.behind = last.begin - median_of(begins_of_others(collective));
+    savings_.push_back(0);
     if (counts(collective)) {
       RankDiagnosis& rank = diagnosis_.ranks[last.rank];
       ++rank.times_last;
-      rank.blame += alone(collective);
+      const auto [counted, first] = counted_until_.try_emplace(last.rank, last.begin - row.behind);
+      savings_.back() = saving(collective, counted->second);
+      counted->second = std::max(counted->second, last.begin);
+      rank.blame += savings_.back();
     }
     diagnosis_.collectives.push_back(std::move(row));
   }
 
   /// What the others would have saved had the last one come with the median of them: of each other member the exposed
-  /// waiting, at most the lateness; then the median over them.
-  std::int64_t alone(const Collective& collective) const {
-    const std::int64_t last_begin = trace_.members[collective.last].begin;
-    const std::int64_t behind = last_begin - median_of(begins_of_others(collective));
+  /// waiting, at most the lateness; then the median over them. Collectives that one rank holds up at the same time count
+  /// once: from `since` on, where the time before is counted already.
+  std::int64_t saving(const Collective& collective, std::int64_t since) const {
+    const Member& last = trace_.members[collective.last];
+    const std::int64_t from = std::max(since, median_of(begins_of_others(collective)));
     std::vector<std::int64_t> savings;
     for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
       if (m == collective.last) continue;
       const Member& member = trace_.members[m];
       const CommEvent& event = trace_.event(member);
-      const trace::Interval wait{event.begin, event.end - collective.transfer};
+      // The time waited for the last one alone, on the member's own clock: up to where its transfer starts.
+      const std::int64_t ready = event.end - collective.transfer;
+      const trace::Interval wait{std::max(event.begin, ready - std::max<std::int64_t>(last.begin - from, 0)), ready};
       if (wait.length() <= 0) {
         savings.push_back(0);
         continue;
       }
-      const std::int64_t hidden = total_within(trace_.ranks[member.rank].compute_in_collectives, wait);
-      savings.push_back(std::min(behind, wait.length() - hidden));
+      savings.push_back(wait.length() - total_within(trace_.ranks[member.rank].compute_in_collectives, wait));
     }
     return std::max<std::int64_t>(median_of(savings), 0);
   }
 
-  void choose() {
+  /// What the others would have saved in each step, by the rank that came last.
+  std::vector<std::vector<double>> costs_by_step() const {
+    std::vector<std::vector<double>> costs(trace_.ranks.size(), std::vector<double>(diagnosis_.step_count, 0.0));
+    for (std::size_t c = 0; c < trace_.collectives.size(); ++c) {
+      const Collective& collective = trace_.collectives[c];
+      if (!counts(collective)) continue;
+      const Member& last = trace_.members[collective.last];
+      const auto& steps = trace_.ranks[last.rank].steps;
+      const auto after = std::partition_point(steps.begin(), steps.end(), [&](const trace::StepSummary& step) {
+        return step.begin <= trace_.event(last).begin;
+      });
+      const auto step = static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - steps.begin() - 1, 0));
+      if (step < diagnosis_.step_count) costs[last.rank][step] += static_cast<double>(savings_[c]);
+    }
+    return costs;
+  }
+
+  std::optional<std::uint32_t> choose() const {
     std::vector<std::uint32_t> instances(trace_.ranks.size(), 0);
     std::vector<double> expected(trace_.ranks.size(), 0);
     for (const Collective& collective : trace_.collectives) {
@@ -154,30 +205,31 @@ class LateRank {
         expected[trace_.members[m].rank] += 1.0 / collective.size();
       }
     }
+    const std::vector<std::vector<double>> costs = costs_by_step();
     const auto steps = static_cast<double>(std::max<std::size_t>(diagnosis_.step_count, 1));
-    std::int64_t largest = 0;
-    for (std::size_t i = 0; i < diagnosis_.ranks.size(); ++i) {
+    const double bound = 0.01 / static_cast<double>(diagnosis_.ranks.size());  // every rank is a candidate
+    std::optional<std::uint32_t> late;
+    for (std::uint32_t i = 0; i < diagnosis_.ranks.size(); ++i) {
       const RankDiagnosis& rank = diagnosis_.ranks[i];
-      if (instances[i] == 0 || rank.times_last == 0) continue;
+      if (rank.times_last == 0 || (late && rank.blame <= diagnosis_.ranks[*late].blame)) continue;
+      if (static_cast<double>(rank.blame) / steps < 0.01 * static_cast<double>(diagnosis_.median_step)) continue;
       const double chance = expected[i] / instances[i];
-      const bool often = binomial_tail(rank.times_last, instances[i], chance) < 0.01;
-      const bool costly = static_cast<double>(rank.blame) / steps >= 0.01 * static_cast<double>(diagnosis_.median_step);
-      if (often && costly && rank.blame > largest) {
-        largest = rank.blame;
-        diagnosis_.late_rank = static_cast<std::int32_t>(i);
-      }
+      const bool often = binomial_tail(rank.times_last, instances[i], chance) < bound;
+      if (often || excess_tail(costs, i) < bound) late = i;
     }
+    return late;
   }
 
   /// Compares the windows before the collectives in which the rank was last with the same windows of the others.
-  void find_causes() {
-    const auto late = static_cast<std::uint32_t>(diagnosis_.late_rank);
+  void find_causes(std::uint32_t late) {
     ItemTimes excess;
-    std::int64_t late_start = 0, lateness = 0;
+    std::int64_t late_start = 0, lateness = 0, counted_until = std::numeric_limits<std::int64_t>::min();
     for (const Collective& collective : trace_.collectives) {
       const Member& member = trace_.members[collective.last];
       if (!counts(collective) || member.rank != late) continue;
-      lateness += std::max<std::int64_t>(member.begin - median_of(begins_of_others(collective)), 0);
+      const std::int64_t from = std::max(counted_until, median_of(begins_of_others(collective)));
+      lateness += std::max<std::int64_t>(member.begin - from, 0);
+      counted_until = std::max(counted_until, member.begin);
       compare(collective, member, excess, late_start);
     }
     const auto steps = static_cast<std::int64_t>(std::max<std::size_t>(diagnosis_.step_count, 1));
@@ -210,7 +262,9 @@ class LateRank {
     // Per item of the late rank, its time on the others.
     std::map<ItemKey, std::vector<std::int64_t>> on_others;
     const ItemTimes own = items_of(member);
-    for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
+    constexpr std::uint32_t kCompared = 16;  // enough for a median
+    const std::uint32_t stride = std::max(collective.size() / kCompared, 1u);
+    for (std::uint32_t m = collective.members_begin; m < collective.members_end; m += stride) {
       if (m == collective.last) continue;
       const Member& other = trace_.members[m];
       const trace::Clock& clock = trace_.clocks[other.rank];
@@ -236,6 +290,8 @@ class LateRank {
 
   const Trace& trace_;
   Diagnosis& diagnosis_;
+  std::vector<std::int64_t> savings_;                      // of each collective
+  std::map<std::uint32_t, std::int64_t> counted_until_;  // by the rank that came last
 };
 
 }  // namespace

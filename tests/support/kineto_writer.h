@@ -40,7 +40,7 @@ struct TrueSlice {
   std::int64_t process = 0, thread = 0;
   std::int64_t start = 0, duration = 0;  // ns since 1970; whole microseconds when the clock has no decimals
   std::int64_t correlation = 0;          // 0 = none
-  std::string args;                      // further members of "args" as JSON text: "\"Seq\": 3, \"dtype\": \"Float\""
+  std::string args = {};                 // further members of "args" as JSON text: "\"Seq\": 3, \"dtype\": \"Float\""
 };
 
 class KinetoWriter {

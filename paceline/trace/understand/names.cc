@@ -11,7 +11,11 @@ namespace {
 std::string folded(std::string_view name) {
   std::string text;
   text.reserve(name.size());
-  for (const char c : name) {
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    if (name.substr(at).starts_with(kUnnamed)) at += kUnnamed.size();
+    if (at == name.size()) break;
+    const char c = name[at];
     if (c == '(' || c == '<') break;  // arguments and template parameters
     if (c >= 'A' && c <= 'Z')
       text += static_cast<char>(c - 'A' + 'a');
@@ -60,9 +64,16 @@ CollectiveKind kind_of_kernel(std::string_view name) {
   const std::string text = folded(name.substr(0, 160));
   // "void cross_device_reduce_1stage<...>": vLLM's and TensorRT-LLM's own all-reduce kernels.
   if (text.find("crossdevicereduce") != std::string::npos) return CollectiveKind::kAllReduce;
-  const bool nccl = text.starts_with("nccl") || text.find("ncclkernel") != std::string::npos ||
-                    text.find("nccldevkernel") != std::string::npos || text.starts_with("rccl");
-  return nccl ? kind_in(text) : CollectiveKind::kNone;
+  // "multimem_all_reduce_kernel<...>", "two_shot_all_reduce_kernel<...>": PyTorch's symmetric memory.
+  if (text.find("multimemall") != std::string::npos || text.find("shotallreduce") != std::string::npos) {
+    return kind_in(text);
+  }
+  const bool library = text.starts_with("nccl") || text.starts_with("rccl") || text.starts_with("hccl") ||
+                       text.find("ncclkernel") != std::string::npos ||
+                       text.find("nccldevkernel") != std::string::npos || text.find("mscclkernel") != std::string::npos;
+  if (!library) return CollectiveKind::kNone;
+  const CollectiveKind kind = kind_in(text);
+  return kind == CollectiveKind::kNone ? CollectiveKind::kUnknown : kind;
 }
 
 CollectiveKind kind_of_span(std::string_view name) {

@@ -22,7 +22,8 @@ enum class CollectiveKind : std::uint8_t {
 std::string_view collective_name(CollectiveKind kind);
 
 /// Kind of a device kernel by its name: NCCL of every generation (ncclKernel_*, ncclDevKernel_*, lower case), RCCL,
-/// custom all-reduce kernels; kNone for everything else.
+/// MSCCL, custom all-reduce and
+/// symmetric-memory kernels; kNone for everything else.
 CollectiveKind kind_of_kernel(std::string_view name);
 
 /// Kind of a host-side span that stands for a collective ("nccl:all_reduce", "gloo:broadcast", "c10d::allreduce_") or

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 #include "paceline/trace/decimal.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t kItemsPerWindow = 8;  // of each kind; what is left is too small to be a cause
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kUnknownTime = std::numeric_limits<std::int64_t>::min();
 
 enum class Use : std::uint8_t { kNone, kCompute, kCommunication, kCopy };
 
@@ -71,7 +73,9 @@ class Reducer {
     return kept;
   }
 
-  std::int64_t launch_time(Row row) const { return launcher_[row] == kNoRow ? -1 : slices_.start[launcher_[row]]; }
+  std::int64_t launch_time(Row row) const {
+    return launcher_[row] == kNoRow ? kUnknownTime : slices_.start[launcher_[row]];
+  }
 
   /// What each row occupies the rank with, and the device rows in order of their start.
   void classify() {
@@ -103,12 +107,15 @@ class Reducer {
       if (segment.row != kNoRow) of_lane[base::index(slices_.lane[segment.row])] = true;
     }
     for (Row row = 0; row < slices_.size(); ++row) {
-      const std::string_view name = trace_.name(row);
       const Category category = slices_.category[row];
-      if (category == Category::kUserAnnotation && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
-      const bool waits = name.starts_with("c10d::") || name.starts_with("gloo:");
-      if (category == Category::kCpuOp && !waits && of_lane[base::index(slices_.lane[row])]) use_[row] = Use::kCompute;
-      if (category == Category::kCpuOp && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
+      if (category != Category::kUserAnnotation && category != Category::kCpuOp) continue;
+      const std::string_view name = trace_.name(row);
+      if (name.starts_with("gloo:")) {
+        use_[row] = Use::kCommunication;
+      } else if (category == Category::kCpuOp && of_lane[base::index(slices_.lane[row])]) {
+        const bool waits = name.starts_with("c10d::") || name == "record_param_comms";
+        if (!waits) use_[row] = Use::kCompute;
+      }
     }
   }
 
@@ -131,6 +138,7 @@ class Reducer {
     if (!summary_.marks_steps) {
       StepSummary whole;
       whole.begin = kNever;
+      whole.end = kUnknownTime;
       for (Row row = 0; row < slices_.size(); ++row) {
         if (slices_.category[row] == Category::kOther) continue;  // spans of the profiler itself
         whole.begin = std::min(whole.begin, slices_.start[row]);
@@ -205,7 +213,7 @@ class Reducer {
     }
     const auto next = std::lower_bound(device_rows_.begin(), device_rows_.end(), gap.end,
                                        [&](Row row, std::int64_t time) { return slices_.start[row] < time; });
-    const std::int64_t launched = next == device_rows_.end() ? -1 : launch_time(*next);
+    const std::int64_t launched = next == device_rows_.end() ? kUnknownTime : launch_time(*next);
     if (launched > gap.begin) {
       step.idle_host += gap.length();
     } else if (gap.length() < kKernelGap) {
@@ -239,13 +247,24 @@ class Reducer {
     }
   }
 
+  /// "[0, 1] as 5": rank lists tell groups of one name apart, names tell groups of the same ranks apart (a job may have
+  /// several, each with its own order). Kineto cuts long lists, then the name has to do.
+  NameId group_of(const CollectiveArgs& args) {
+    const bool whole = args.group_ranks != base::kNone<NameId> && !trace_.names.text(args.group_ranks).empty() &&
+                       trace_.names.text(args.group_ranks).find("...") == std::string_view::npos;
+    if (!whole) return keep(args.group);
+    if (args.group == base::kNone<NameId>) return keep(args.group_ranks);
+    const auto [known, added] = groups_.try_emplace({args.group_ranks, args.group});
+    if (added) {
+      std::string text(trace_.names.text(args.group_ranks));
+      known->second = summary_.names.intern(text.append(kGroupAs).append(trace_.names.text(args.group)));
+    }
+    return known->second;
+  }
+
   void describe_by_args(const CollectiveArgs& args, CommEvent& event) {
     if (event.group == base::kNone<NameId>) {
-      // Rank lists name a group alike on all ranks; Kineto cuts long ones, then the group's own name has to do.
-      const bool whole = args.group_ranks != base::kNone<NameId> &&
-                         trace_.names.text(args.group_ranks).find("...") == std::string_view::npos &&
-                         !trace_.names.text(args.group_ranks).empty();
-      event.group = keep(whole ? args.group_ranks : args.group);
+      event.group = group_of(args);
     }
     if (event.sequence < 0) event.sequence = args.sequence;
     if (event.elements < 0) event.elements = std::max(args.in_elements, args.out_elements);
@@ -307,7 +326,9 @@ class Reducer {
   void add_items(std::unordered_map<ItemKey, std::int64_t, ItemHash>& sums) {
     std::vector<WindowItem> items;
     items.reserve(sums.size());
-    for (const auto& [key, time] : sums) items.push_back({key.kind, key.name, key.span, time});
+    for (const auto& [key, time] : sums) {
+      if (time > 0) items.push_back({key.kind, key.name, key.span, time});
+    }
     const auto larger = [](const WindowItem& a, const WindowItem& b) {
       if (a.time != b.time) return a.time > b.time;
       if (a.name != b.name) return a.name < b.name;
@@ -334,6 +355,7 @@ class Reducer {
   void fill_windows() {
     if (summary_.collectives.empty()) return;
     const std::vector<HostSegment> timeline = host_timeline(trace_);
+    const std::vector<HostSegment> device_timeline = device_work();
     std::unordered_map<ItemKey, std::int64_t, ItemHash> sums;
     const std::int64_t first_begin = step_begin_before(summary_.collectives.front().issued);
     std::int64_t host_from = first_begin, device_from = first_begin;
@@ -343,37 +365,47 @@ class Reducer {
       event.host_window = std::min(host_from, event.issued);
       while (segment < timeline.size() && timeline[segment].end <= event.host_window) ++segment;
       for (std::size_t i = segment; i < timeline.size() && timeline[i].begin < event.issued; ++i) {
-        const std::int64_t time =
-            std::min(timeline[i].end, event.issued) - std::max(timeline[i].begin, event.host_window);
+        const Interval part{std::max(timeline[i].begin, event.host_window), std::min(timeline[i].end, event.issued)};
         const Row row = timeline[i].row;
         const bool gap = row == kNoRow || trace_.name(row).starts_with("ProfilerStep#");
+        // A host that does nothing while a collective of its own runs waits for it.
+        const std::int64_t time = part.length() - (gap ? total_within(communication_, part) : 0);
         sums[{gap ? WindowItem::Kind::kHostGap : WindowItem::Kind::kHostOp,
               gap ? base::kNone<NameId> : slices_.name[row], gap ? base::kNone<NameId> : span_around(row)}] += time;
       }
       add_items(sums);
       if (event.on_device) {
         event.device_window = std::min(device_from, event.begin);
-        add_device_items({event.device_window, event.begin}, device, sums);
+        add_device_items({event.device_window, event.begin}, device_timeline, device, sums);
       }
       event.items_end = static_cast<std::uint32_t>(summary_.window_items.size());
-      host_from = event.issued;
+      host_from = std::max(host_from, event.issued);
       device_from = std::max(device_from, event.end);
     }
   }
 
-  void add_device_items(Interval window, std::size_t& device,
-                        std::unordered_map<ItemKey, std::int64_t, ItemHash>& sums) {
-    while (device < device_rows_.size() && slices_.end(device_rows_[device]) <= window.begin) ++device;
-    std::int64_t busy = 0, covered_until = window.begin;
-    for (std::size_t i = device; i < device_rows_.size() && slices_.start[device_rows_[i]] < window.end; ++i) {
-      const Row row = device_rows_[i];
-      if (use_[row] == Use::kCommunication) continue;
+  /// What the device did besides collectives, one after the other: of kernels that overlap, the first counts.
+  std::vector<HostSegment> device_work() const {
+    std::vector<HostSegment> work;
+    std::int64_t covered_until = kUnknownTime;
+    for (const Row row : device_rows_) {
       const std::int64_t begin = std::max(slices_.start[row], covered_until);
-      const std::int64_t end = std::min(slices_.end(row), window.end);
-      if (end <= begin) continue;
-      sums[{WindowItem::Kind::kDeviceWork, slices_.name[row], base::kNone<NameId>}] += end - begin;
-      busy += end - begin;
-      covered_until = end;
+      if (use_[row] == Use::kCommunication || slices_.end(row) <= begin) continue;
+      work.push_back({begin, slices_.end(row), row});
+      covered_until = slices_.end(row);
+    }
+    return work;
+  }
+
+  void add_device_items(Interval window, const std::vector<HostSegment>& work, std::size_t& first,
+                        std::unordered_map<ItemKey, std::int64_t, ItemHash>& sums) {
+    while (first < work.size() && work[first].end <= window.begin) ++first;
+    std::int64_t busy = 0;
+    for (std::size_t i = first; i < work.size() && work[i].begin < window.end; ++i) {
+      const std::int64_t time = std::min(work[i].end, window.end) - std::max(work[i].begin, window.begin);
+      if (time <= 0) continue;
+      sums[{WindowItem::Kind::kDeviceWork, slices_.name[work[i].row], base::kNone<NameId>}] += time;
+      busy += time;
     }
     if (window.length() > busy) {
       sums[{WindowItem::Kind::kDeviceIdle, base::kNone<NameId>, base::kNone<NameId>}] += window.length() - busy;
@@ -472,6 +504,7 @@ class Reducer {
   ReduceOptions options_;
   RankSummary summary_;
   std::vector<NameId> kept_;  // of the trace's names, in the summary
+  std::map<std::pair<NameId, NameId>, NameId> groups_;
   std::vector<Row> launcher_, parent_;
   std::vector<Use> use_;
   std::vector<Row> device_rows_;  // by start
@@ -482,9 +515,13 @@ class Reducer {
 
 }  // namespace
 
+RankSummary reduce(const RankTrace& trace, const ReduceOptions& options) {
+  return Reducer(trace, options).run();
+}
+
 RankSummary reduce(RankTrace&& trace, const ReduceOptions& options) {
   const RankTrace rows = std::move(trace);  // released on return
-  return Reducer(rows, options).run();
+  return reduce(rows, options);
 }
 
 }  // namespace paceline::trace

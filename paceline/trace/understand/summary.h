@@ -37,6 +37,9 @@ struct WindowItem {
   std::int64_t time;
 };
 
+/// Between the ranks and the name of a process group.
+inline constexpr std::string_view kGroupAs = " as ";
+
 /// A collective as one rank saw it.
 struct CommEvent {
   std::int64_t begin = 0, end = 0;  // on the device, or on the host for gloo
@@ -44,7 +47,7 @@ struct CommEvent {
   std::int64_t sequence = -1;       // NCCL's own number, when recorded
   std::int64_t elements = -1;       // of the larger side; -1 = not recorded
   NameId name = base::kNone<NameId>;
-  NameId group = base::kNone<NameId>;  // identity of the process group; kNone = the only one
+  NameId group = base::kNone<NameId>;  // identity of the process group, "<ranks> as <name>"; kNone = the only one
   NameId dtype = base::kNone<NameId>;
   CollectiveKind kind = CollectiveKind::kUnknown;
   bool on_device = false;
@@ -92,7 +95,8 @@ struct ReduceOptions {
   bool skip_last_step = false;
 };
 
-/// Reduces a rank to its summary: O(rows log rows) time, O(rows) scratch.
+/// Reduces a rank to its summary: O(rows log rows) time, O(rows) scratch. Given an rvalue it releases the rows.
+RankSummary reduce(const RankTrace& trace, const ReduceOptions& options = {});
 RankSummary reduce(RankTrace&& trace, const ReduceOptions& options = {});
 
 }  // namespace paceline::trace
