@@ -198,7 +198,12 @@ void JobModel::choose_fault() {
     case Fault::kLinkInter:
     case Fault::kLinkIntra:
     case Fault::kLinkRail:
-      factor_ = scaled(6.0);
+      // Where much computation hides the collectives of the slow group, a link must be slower to be felt.
+      factor_ = scaled(job_.topology == Topology::kHsdp && job_.fault == Fault::kLinkRail        ? 14.0
+                       : job_.topology == Topology::kPipeline && job_.fault == Fault::kLinkIntra ? 18.0
+                                                                                                 : 6.0);
+      // Gradients of a pipeline are brought together behind the last backward pass of the first stage.
+      if (job_.topology == Topology::kPipeline && job_.fault == Fault::kLinkIntra) fault_rank_ %= mesh_.gpus_per_host;
       break;
     default:
       factor_ = 1;
@@ -536,7 +541,9 @@ class JobModel::Rank {
     {
       const Scope input(*this, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "user_annotation");
       m_.spend(180);
-      if (faulty(Fault::kInput) || (faulty(Fault::kWholeHost) && model_.by_input_)) m_.pause(injected());
+      if (faulty(Fault::kInput) || (faulty(Fault::kWholeHost) && model_.by_input_)) {
+        m_.pause(injected() / (mesh_.pipeline > 1 ? job_.micro_batches : 1));
+      }
     }
     m_.next_external();
     const Machine::Scope copy(m_, "aten::copy_", "cpu_op", "\"Input Dims\": [[1, 4096], [1, 4096], []]");
@@ -620,7 +627,7 @@ class JobModel::Rank {
   bool fully_sharded() const { return mesh_.shards > 1; }
   double layer_comm() const {
     double us = kLayerComm;
-    if (everywhere(Fault::kIssuedLate)) us *= 2.2;
+    if (job_.fault == Fault::kIssuedLate) us *= 2.2;  // also where nothing is wrong: it could hide
     if (everywhere(Fault::kTooBig)) us = 1.7 * kLayerForward * (fully_sharded() ? 1 : 2);
     return us * (mesh_.tensors > 1 ? 0.6 : 1.0);
   }
@@ -672,7 +679,7 @@ class JobModel::Rank {
                                           kLayerElements, kLayerElements / mesh_.shards);
       if (mesh_.replicas == 1) return;
       m_.wait(kReplicaStream, scattered);
-      collective(kReplicaStream, model_.group_of(m_.rank, kReplica), kAllReduce, 0.5 * layer_comm(),
+      collective(kReplicaStream, model_.group_of(m_.rank, kReplica), kAllReduce, 0.8 * layer_comm(),
                  kLayerElements / mesh_.shards, kLayerElements / mesh_.shards);
       return;
     }

@@ -22,7 +22,7 @@ constexpr std::string_view kUsage =
     "  [--clock-offset-ms 40] [--events N: about so many events a rank, by layers and filler]\n"
     "  [--kernels nccl_dev|nccl|nccl_symmetric|rccl] [--layout flat|torchtitan|tensorboard|brackets|merged]\n"
     "  [--seq|--no-seq] [--cut-lists|--whole-lists] [--global-ranks|--no-global-ranks]\n"
-    "  [--kernel-args|--no-kernel-args] [--sibling-names|--own-names]\n";
+    "  [--kernel-args|--no-kernel-args] [--group-config|--no-group-config] [--sibling-names|--own-names]\n";
 
 /// Layers and filler for about `events` events a rank: a layer is about 260 events without filler and has 29 kernels.
 void scale(ModernJob& job, long events) {
@@ -51,6 +51,8 @@ bool set_flag(ModernJob& job, std::string_view flag) {
                 {"--no-global-ranks", &ModernJob::global_ranks, false},
                 {"--kernel-args", &ModernJob::kernel_args, true},
                 {"--no-kernel-args", &ModernJob::kernel_args, false},
+                {"--group-config", &ModernJob::group_config, true},
+                {"--no-group-config", &ModernJob::group_config, false},
                 {"--sibling-names", &ModernJob::sibling_names, true},
                 {"--own-names", &ModernJob::sibling_names, false}};
   for (const auto& known : kFlags) {

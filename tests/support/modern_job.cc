@@ -163,9 +163,11 @@ class JobWriter {
       }
       KinetoWriter& writer = writer_of(rank);
       if (job.layout == Layout::kMerged) {
-        writer.raw(fmt::format(
-            R"({{"name": "process_name", "ph": "M", "ts": 0, "pid": {}, "tid": 0, "args": {{"name": "rank {}"}}}})",
-            process(rank), rank));
+        for (const std::int64_t id : {process(rank), device(rank)}) {
+          writer.raw(fmt::format(
+              R"({{"name": "process_name", "ph": "M", "ts": 0, "pid": {}, "tid": 0, "args": {{"name": "rank {}"}}}})",
+              id, rank));
+        }
       }
       writer.thread_name(process(rank), process(rank), fmt::format("thread {} (python)", process(rank)));
       writer.thread_name(process(rank), thread(rank, LaneKind::kBackward), "thread (pt_autograd_0)");
@@ -246,14 +248,17 @@ class JobWriter {
     }
   }
 
+  /// As PyTorch lists its groups: without ranks where all take part.
   std::string group_config(int rank) const {
+    if (!job_.group_config) return {};
     std::string list;
     for (const Group& group : engine_.groups) {
       if (std::find(group.ranks.begin(), group.ranks.end(), rank) == group.ranks.end()) continue;
+      const bool all = group.ranks.size() == static_cast<std::size_t>(job_.ranks);
       list += fmt::format(
-          R"({}{{"pg_name": "{}", "pg_desc": "{}", "backend_config": "cuda:nccl", "pg_size": {}, "ranks": {}}})",
+          R"({}{{"pg_name": "{}", "pg_desc": "{}", "backend_config": "cuda:nccl", "pg_size": {}, "ranks": [{}]}})",
           list.empty() ? "" : ", ", group.name, group.description, group.ranks.size(),
-          test_support::quoted(rank_list(group.ranks, job_.cut_lists)));
+          all ? std::string() : fmt::format("{}", fmt::join(group.ranks, ", ")));
     }
     return "[" + list + "]";
   }

@@ -68,6 +68,7 @@ struct ModernJob {
   bool cut_lists = true;      // rank lists end after 30 entries, as PyTorch cuts them
   bool global_ranks = true;   // "Global rank start" and "Global rank stride"
   bool kernel_args = true;    // process group arguments on kernels; else only on record_param_comms
+  bool group_config = true;   // distributedInfo lists the ranks of each group
   bool sibling_names = true;  // groups of one mesh dimension share one process group name, as split_group makes them
   bool flows = false;         // flow events between launches and kernels
   KernelNames kernel_names = KernelNames::kNcclDev;
