@@ -378,7 +378,7 @@ TEST(Damaged, AFlipOfAnyByteCostsAtMostItsEvent) {
                                         event("c", R"("ts":3)")};
   const std::string text = "{\"schemaVersion\":1, \"traceEvents\":[" + joined(events, ", ") + "], \"traceName\":\"t\"}";
   for (std::size_t place = 0; place < text.size(); ++place) {
-    for (const char byte : std::string_view("{}[],:\"\\ \n\0x1e\x80\xFF", 17)) {
+    for (const char byte : std::string_view("{}[],:\"\\ \n\0x1e\x80\xFF", 16)) {
       std::string damaged = text;
       damaged[place] = byte;
       const RankTrace trace = read_text(damaged);
