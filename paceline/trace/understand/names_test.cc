@@ -47,17 +47,19 @@ TEST(KernelNames, OfEveryGenerationOfNcclAreCollectives) {
 TEST(KernelNames, OfOtherLibrariesAreCollectivesToo) {
   EXPECT_EQ(kind_of_kernel("void vllm::cross_device_reduce_1stage<__half, 2>(vllm::RankData*, int)"),
             CollectiveKind::kAllReduce);
-  EXPECT_EQ(kind_of_kernel("void c10d::symmetric_memory::(anonymous namespace)::two_shot_all_reduce_kernel<float>(float*)"),
-            CollectiveKind::kAllReduce);
+  EXPECT_EQ(
+      kind_of_kernel("void c10d::symmetric_memory::(anonymous namespace)::two_shot_all_reduce_kernel<float>(float*)"),
+      CollectiveKind::kAllReduce);
   EXPECT_EQ(kind_of_kernel("void (anonymous namespace)::multimem_all_gather_kernel<4>(char*)"),
             CollectiveKind::kAllGather);
 }
 
 TEST(KernelNames, OfComputationAreNoCollectives) {
-  for (const char* name : {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(int)",
-                           "void at::native::vectorized_gather_kernel<16, long>(char*)",
-                           "void at::native::_scatter_gather_elementwise_kernel<128, 4>(int)", "ampere_sgemm_128x64_tn",
-                           "splitKreduce_kernel", "Memcpy DtoD (Device -> Device)", "", "(", "(anonymous namespace)::"}) {
+  for (const char* name :
+       {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(int)",
+        "void at::native::vectorized_gather_kernel<16, long>(char*)",
+        "void at::native::_scatter_gather_elementwise_kernel<128, 4>(int)", "ampere_sgemm_128x64_tn",
+        "splitKreduce_kernel", "Memcpy DtoD (Device -> Device)", "", "(", "(anonymous namespace)::"}) {
     EXPECT_EQ(kind_of_kernel(name), CollectiveKind::kNone) << name;
   }
 }
