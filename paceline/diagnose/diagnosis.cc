@@ -159,6 +159,15 @@ void fill_tables(const Trace& trace, Diagnosis& diagnosis) {
 
 }  // namespace
 
+const Finding* main_finding(const Diagnosis& diagnosis) {
+  for (const std::string_view kind : {"late_rank", "late_host", "rotating_late_rank"}) {
+    for (const Finding& finding : diagnosis.findings) {
+      if (finding.kind == kind) return &finding;
+    }
+  }
+  return diagnosis.findings.empty() ? nullptr : &diagnosis.findings.front();
+}
+
 Diagnosis diagnose(const trace::Trace& trace) {
   Diagnosis diagnosis;
   fill_ranks(trace, diagnosis);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "paceline/base/json.h"
+#include "paceline/diagnose/faults.h"
 #include "paceline/trace/understand/trace.h"
 
 namespace paceline::diagnose {
@@ -46,6 +47,22 @@ struct Cause {
   std::string kind;           // trace::activity_name, or "late_start"
   std::int64_t per_step = 0;  // ns more than the others' median, per step
   double share = 0;           // of the lateness
+  Fault fault = Fault::kNone;
+};
+
+/// How lateness is spread over steps; needs at least five to tell.
+enum class Pattern : std::uint8_t { kUnknown, kPersistent, kIntermittent, kRotating, kOutlier };
+std::string_view pattern_name(Pattern pattern);
+
+/// Who holds the others up.
+struct Late {
+  std::vector<std::uint32_t> ranks;  // rank numbers: one, or all of a host; empty = nobody
+  std::string host;                  // set when it is the whole host
+  Fault fault = Fault::kNone;
+  Pattern pattern = Pattern::kUnknown;
+  std::int64_t cost = 0;  // ns per step that the others wait for it alone
+  std::uint32_t times_last = 0, collectives = 0;
+  std::vector<std::uint32_t> rotating;  // rank numbers that took turns, when nobody in particular is late
 };
 
 /// One collective over its ranks.
@@ -72,6 +89,9 @@ struct Finding {
   std::int64_t cost = 0;  // ns per step; 0 when it costs no step time itself
   bool measured = true;   // read off the trace; false: inferred from it
   std::int32_t rank = -1;
+  std::string host;
+  Fault fault = Fault::kNone;
+  Pattern pattern = Pattern::kUnknown;
 };
 
 struct KernelRow {
@@ -92,15 +112,21 @@ struct Diagnosis {
   std::int64_t median_step = 0;            // ns, over ranks and steps
   std::vector<RankDiagnosis> ranks;        // by rank number
   std::vector<CollectiveRow> collectives;  // in time order
-  std::vector<Cause> causes;               // of the late rank's lateness, largest first
-  std::int32_t late_rank = -1;
+  Late late;
+  std::vector<Cause> causes;      // of the lateness, largest first
   std::vector<Finding> findings;  // most costly first
   std::vector<KernelRow> kernels;
   std::vector<OperatorRow> operators;
+
+  /// The rank that holds the others up; -1 when there is none, or when it is a whole host.
+  std::int32_t late_rank() const { return late.ranks.size() == 1 ? static_cast<std::int32_t>(late.ranks[0]) : -1; }
 };
 
 /// Where the time of a job went and who is to blame. O(events).
 Diagnosis diagnose(const trace::Trace& trace);
+
+/// The finding to read when only one is read: who is late, else the most costly one; nullptr when there is none.
+const Finding* main_finding(const Diagnosis& diagnosis);
 
 /// The machine form, schema paceline/diagnosis/1; times in ns.
 base::Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace);

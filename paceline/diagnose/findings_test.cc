@@ -115,7 +115,7 @@ TEST(Findings, OfAJobWithoutCollectivesBlameNobody) {
   JobPlan plan;
   plan.collectives = 0;
   const Diagnosis diagnosis = diagnose(load_texts(make_job(plan).texts));
-  EXPECT_EQ(diagnosis.late_rank, -1);
+  EXPECT_EQ(diagnosis.late_rank(), -1);
   EXPECT_EQ(find(diagnosis, "no_culprit"), nullptr);
   EXPECT_EQ(find(diagnosis, "late_rank"), nullptr);
 }

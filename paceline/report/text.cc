@@ -80,10 +80,7 @@ class Writer {
 
   /// The one line to read when only one is read.
   void verdict() {
-    for (const diagnose::Finding& finding : diagnosis_.findings) {
-      if (finding.kind == "late_rank") return line(bold("Verdict: " + finding.title));
-    }
-    if (!diagnosis_.findings.empty()) line(bold("Verdict: " + diagnosis_.findings.front().title));
+    if (const diagnose::Finding* main = main_finding(diagnosis_)) line(bold("Verdict: " + main->title));
   }
 
   void overview() {
