@@ -382,13 +382,15 @@ class LateRank {
     ItemTimes excess;
     std::map<Fault, std::int64_t> by_fault;
     std::int64_t late_start = 0, lateness = 0, counted_until = std::numeric_limits<std::int64_t>::min();
+    const Collective* before = nullptr;  // in which the party came last, too
     for (const Collective& collective : trace_.collectives) {
       const Member& member = trace_.members[collective.last];
       if (!counts(collective) || !late.has(member.rank)) continue;
       const std::int64_t from = std::max(counted_until, median_of(begins_outside(collective, late)));
       lateness += std::max<std::int64_t>(member.begin - from, 0);
       counted_until = std::max(counted_until, member.begin);
-      compare(collective, member, late, excess, late_start);
+      compare(collective, before, late, excess, late_start);
+      before = &collective;
     }
     const Fault compute_fault = fault_of_compute(late);
     const auto add = [&](std::string what, std::string kind, std::int64_t time, Fault fault) {
@@ -535,9 +537,15 @@ class LateRank {
     return begin;
   }
 
-  ItemTimes items_before(const Member& member) const {
+  /// What `member` did before it came; where collectives run at the same time, only since it came to the one `before`,
+  /// so that nothing is charged twice.
+  ItemTimes items_before(const Member& member, const Collective* before) const {
     const trace::RankSummary& rank = trace_.ranks[member.rank];
-    const std::int64_t begin = window_begin(member);
+    std::int64_t begin = window_begin(member);
+    for (std::uint32_t m = before ? before->members_begin : 0; m < (before ? before->members_end : 0); ++m) {
+      const Member& earlier = trace_.members[m];
+      if (earlier.rank == member.rank) begin = std::max(begin, trace_.event(earlier).begin);
+    }
     const std::int64_t end = trace_.event(member).begin;
     ItemTimes times;
     auto slot = std::partition_point(rank.slots.begin(), rank.slots.end(),
@@ -552,9 +560,10 @@ class LateRank {
     return times;
   }
 
-  void compare(const Collective& collective, const Member& member, const Party& late, ItemTimes& excess,
+  void compare(const Collective& collective, const Collective* before, const Party& late, ItemTimes& excess,
                std::int64_t& late_start) {
-    const ItemTimes own = items_before(member);
+    const Member& member = trace_.members[collective.last];
+    const ItemTimes own = items_before(member, before);
     std::vector<std::int64_t> windows;
     std::map<ItemKey, std::vector<std::int64_t>> on_others;  // of each item of the late rank
     constexpr std::uint32_t kCompared = 16;                  // enough for a median
@@ -563,7 +572,7 @@ class LateRank {
       const Member& other = trace_.members[m];
       if (m == collective.last || late.has(other.rank)) continue;
       windows.push_back(trace_.clocks[other.rank].align(window_begin(other)));
-      const ItemTimes theirs = items_before(other);
+      const ItemTimes theirs = items_before(other, before);
       for (const auto& [key, time] : own) {
         const auto found = theirs.find(key);
         on_others[key].push_back(found == theirs.end() ? 0 : found->second);

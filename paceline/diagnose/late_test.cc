@@ -95,7 +95,7 @@ TEST(LateRank, IsFoundInsideItsOwnGroup) {
   plan.late_rank = 6;
   plan.late_by = 4'000'000;
   plan.late_each = 500'000;
-  EXPECT_EQ(diagnosed(plan).late_rank, 6);
+  EXPECT_EQ(diagnosed(plan).late_rank(), 6);
 }
 
 TEST(LateRank, IsFoundThoughATraceIsMissingAndOneRankSkippedACollective) {
@@ -116,7 +116,7 @@ TEST(LateRank, BelowOnePercentOfAStepIsNotWorthAName) {
   plan.jitter = 2'000;
   plan.late_rank = 1;
   plan.late_by = 30'000;  // of steps of about 9 ms
-  EXPECT_EQ(diagnosed(plan).late_rank, -1);
+  EXPECT_EQ(diagnosed(plan).late_rank(), -1);
 }
 
 TEST(LateRank, CostsNoMoreThanTheOthersWait) {
