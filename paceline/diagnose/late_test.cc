@@ -38,7 +38,7 @@ TEST(LateRank, IsFoundWithItsCauseInEveryInjectedJob) {
   };
   for (const Injected& injected : {Injected{Lateness::kHostOperator, "load_batch", "host_op"},
                                    Injected{Lateness::kHostGap, "host in no operator", "host_gap"},
-                                   Injected{Lateness::kKernel, "load_batch", "device_work"}}) {
+                                   Injected{Lateness::kKernel, "load_batch", "compute"}}) {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
       JobPlan plan;
       plan.seed = seed;
@@ -95,7 +95,7 @@ TEST(LateRank, IsFoundInsideItsOwnGroup) {
   plan.late_rank = 6;
   plan.late_by = 4'000'000;
   plan.late_each = 500'000;
-  EXPECT_EQ(diagnosed(plan).late_rank, 6);
+  EXPECT_EQ(diagnosed(plan).late_rank(), 6);
 }
 
 TEST(LateRank, IsFoundThoughATraceIsMissingAndOneRankSkippedACollective) {
@@ -116,7 +116,7 @@ TEST(LateRank, BelowOnePercentOfAStepIsNotWorthAName) {
   plan.jitter = 2'000;
   plan.late_rank = 1;
   plan.late_by = 30'000;  // of steps of about 9 ms
-  EXPECT_EQ(diagnosed(plan).late_rank, -1);
+  EXPECT_EQ(diagnosed(plan).late_rank(), -1);
 }
 
 TEST(LateRank, CostsNoMoreThanTheOthersWait) {
