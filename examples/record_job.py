@@ -19,7 +19,7 @@ What is in a trace
 ------------------
 Debian's PyTorch is built without Kineto, and its own Chrome export has neither
 shapes nor sequence numbers.  The profiler's event objects are therefore written
-by data/record/kineto_shape.py, in the layout that Kineto uses:
+by data/record/paceline_kineto.py, in the layout that Kineto uses:
 
   schemaVersion         1
   distributedInfo       backend, rank, world_size
@@ -79,7 +79,7 @@ os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 # What writes the traces is shared with `paceline record`.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "record"))
-import kineto_shape  # noqa: E402
+import paceline_kineto  # noqa: E402
 
 MODEL_DEFAULTS = {
     # width, layers, batch
@@ -372,7 +372,7 @@ def run_rank(rank, options, rendezvous, barrier, shared):
         "pinned_to": sorted(os.sched_getaffinity(0)) if options.pin else None,
     })
     meet()
-    kineto_shape.write_trace(os.path.join(options.out, f"rank-{rank}.json.gz"), rank,
+    paceline_kineto.write_trace(os.path.join(options.out, f"rank-{rank}.json.gz"), rank,
                              options.ranks, result, recorder, recorder.pop("base_ns"))
     meet()
     dist.destroy_process_group()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python imports this file at its start when its folder is on PYTHONPATH: `paceline record` puts it there.
 
-It waits for torch to be imported and then hands over to ../torch_hook.py. A sitecustomize of the user still runs.
+It waits for torch to be imported and then hands over to ../paceline_hook.py. A sitecustomize of the user still runs.
 """
 import os
 import sys
@@ -36,11 +36,11 @@ class _Loader:
             keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
             sys.path.insert(0, os.path.dirname(_HERE))
             try:
-                import torch_hook
+                import paceline_hook
             finally:
                 sys.path.remove(os.path.dirname(_HERE))
                 sys.dont_write_bytecode = keep
-            torch_hook.install(module)
+            paceline_hook.install(module)
         except Exception as error:  # the job goes on whatever happens here
             sys.stderr.write("paceline record: not recording this process: %r\n" % error)
 

@@ -11,7 +11,7 @@ can be recorded.
 Which process. One that is a rank when recording is to begin: torch.distributed is initialised, or the launcher's
 environment names a rank. Others, data loader workers among them, make no steps or are left alone.
 
-What is written. rank-N.json.gz in PACELINE_RECORD_OUT (Kineto's own export, or kineto_shape.py where PyTorch has no
+What is written. rank-N.json.gz in PACELINE_RECORD_OUT (Kineto's own export, or paceline_kineto.py where PyTorch has no
 Kineto), and .notes/rank-N.json with what the command needs for its manifest. Both appear under their names complete.
 
 The job comes first. Whatever fails here is one line on standard error. When the job ends, crashes or is interrupted
@@ -20,14 +20,18 @@ left when one fails. A profiler that the script itself starts takes over: two ca
 """
 import atexit
 import functools
+import gzip
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
 import threading
 import time
 import weakref
+
+import paceline_kineto
 
 WAITING, WARM, RECORDING, DONE = "waiting", "warm", "recording", "done"
 RANK_VARIABLES = (("RANK", "WORLD_SIZE", "LOCAL_RANK"),
@@ -164,7 +168,7 @@ class Recorder:
                 self.finish()
         elif self.state == WAITING and cost:
             self.before = self.before[1 - SAMPLES:] + [cost]
-        if self.steps == 1:
+        if self.step_cost is None:
             self.identify()
             self.write_note()
             self.at_exit()
@@ -225,7 +229,7 @@ class Recorder:
         if threading.current_thread() is threading.main_thread():
             self.guard = _SigtermGuard.put_up(self.finish)
         self.ours(self.profile.start_trace)
-        self.state = RECORDING
+        self.state, self.first = RECORDING, self.steps
         spent = cost.since()
         self.start_cost = (self.start_cost[0] + spent[0], self.start_cost[1] + spent[1])
         self.write_note()
@@ -286,8 +290,6 @@ class Recorder:
         part = "%s.%d.part" % (os.path.join(self.out, ".notes", os.path.basename(self.file)), os.getpid())
         try:
             if self.torch.profiler.kineto_available():
-                import gzip
-                import shutil
                 result.save(part + ".json")
                 try:
                     with open(part + ".json", "rb") as plain, gzip.open(part, "wb", compresslevel=1) as packed:
@@ -295,10 +297,9 @@ class Recorder:
                 finally:
                     os.unlink(part + ".json")
             else:
-                import kineto_shape
                 recorder = {"recorded_with": "paceline record, PyTorch %s" % self.torch.__version__,
                             "clock": self.anchors}
-                kineto_shape.write_trace(part, self.rank, self.world, result, recorder, self.base_ns,
+                paceline_kineto.write_trace(part, self.rank, self.world, result, recorder, self.base_ns,
                                          self.backend(), compresslevel=1)
             os.replace(part, self.file)
         except BaseException:
