@@ -1,8 +1,12 @@
 #include "cli/recording.h"
 
 #include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
@@ -15,6 +19,7 @@ namespace fs = std::filesystem;
 using base::Json;
 
 constexpr int kMissingShown = 8;
+constexpr std::chrono::seconds kPatience{10};
 
 bool has_file(const Json& note) {
   return note.at("file").is_string();
@@ -150,6 +155,28 @@ std::string overhead_lines(const Recording& recording) {
   return text;
 }
 
+void read_notes_once(Recording& recording) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(recording.folder / kNotes, ignored)) {
+    const std::string name = entry.path().filename().string();
+    recording.python |= name == "python";
+    recording.torch |= name == "torch";
+    recording.without_rank |= name == "no-rank";
+    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+    Json note = base::parse_json(base::read_text_file(entry.path()), entry.path().string());
+    recording.ranks.emplace(note.at("rank").get<std::int64_t>(), std::move(note));
+  }
+}
+
+bool someone_writes(const Recording& recording) {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return std::any_of(recording.ranks.begin(), recording.ranks.end(), [&](const auto& entry) {
+    const Json& note = entry.second;
+    return note.at("state") == "recording" && note.at("host") == host && ::kill(note.at("pid").get<pid_t>(), 0) == 0;
+  });
+}
+
 void add_new(Json& list, const Json& value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
@@ -157,15 +184,12 @@ void add_new(Json& list, const Json& value) {
 }  // namespace
 
 void read_notes(Recording& recording) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(recording.folder / kNotes, ignored)) {
-    const std::string name = entry.path().filename().string();
-    recording.python |= name == "python";
-    recording.torch |= name == "torch";
-    recording.without_rank |= name == "no-rank";
-    if (!name.starts_with("rank-") || !name.ends_with(".json") || name.find(".part") != std::string::npos) continue;
-    Json note = base::parse_json(base::read_text_file(entry.path()), entry.path().string());
-    recording.ranks.emplace(note.at("rank").get<std::int64_t>(), std::move(note));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  read_notes_once(recording);
+  while (someone_writes(recording) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    recording.ranks.clear();
+    read_notes_once(recording);
   }
 }
 

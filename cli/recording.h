@@ -29,7 +29,8 @@ struct Recording {
   bool python = false, torch = false, without_rank = false;
 };
 
-/// Reads the hook's notes in `recording.folder`.
+/// Reads the hook's notes in `recording.folder`. A launcher that was interrupted may end before its ranks: those of
+/// this host that are still writing get some seconds to finish.
 void read_notes(Recording& recording);
 
 bool anything_recorded(const Recording& recording);

@@ -227,7 +227,7 @@ class Recorder:
         cost = _Cost()
         self.base_ns = time.time_ns() // 10**9 * 10**9
         if threading.current_thread() is threading.main_thread():
-            self.guard = _SigtermGuard.put_up(self.finish)
+            self.guard = _SigtermGuard.put_up(self)
         self.ours(self.profile.start_trace)
         self.state, self.first = RECORDING, self.steps
         spent = cost.since()
@@ -290,12 +290,12 @@ class Recorder:
         part = "%s.%d.part" % (os.path.join(self.out, ".notes", os.path.basename(self.file)), os.getpid())
         try:
             if self.torch.profiler.kineto_available():
-                result.save(part + ".json")
+                result.save(part + ".plain")
                 try:
-                    with open(part + ".json", "rb") as plain, gzip.open(part, "wb", compresslevel=1) as packed:
+                    with open(part + ".plain", "rb") as plain, gzip.open(part, "wb", compresslevel=1) as packed:
                         shutil.copyfileobj(plain, packed, 1 << 20)
                 finally:
-                    os.unlink(part + ".json")
+                    os.unlink(part + ".plain")
             else:
                 recorder = {"recorded_with": "paceline record, PyTorch %s" % self.torch.__version__,
                             "clock": self.anchors}
@@ -376,16 +376,16 @@ class _SigtermGuard:
     a thread, woken by the signal itself, ends the process when the handler does not get to run: SIGTERM still kills.
     """
 
-    def __init__(self, save):
-        self.save, self.pid = save, os.getpid()
+    def __init__(self, recorder):
+        self.recorder, self.pid = recorder, os.getpid()
         self.began, self.saved = threading.Event(), threading.Event()
 
     @classmethod
-    def put_up(cls, save):
+    def put_up(cls, recorder):
         """None where the script handles SIGTERM itself or uses the wake-up descriptor."""
         if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
             return None
-        guard = cls(save)
+        guard = cls(recorder)
         guard.wake, guard.send = os.pipe()
         os.set_blocking(guard.send, False)
         before = signal.set_wakeup_fd(guard.send, warn_on_full_buffer=False)
@@ -400,9 +400,7 @@ class _SigtermGuard:
 
     def handle(self, *_):
         self.began.set()
-        self.save("SIGTERM")
-        self.drop()
-        os.kill(os.getpid(), signal.SIGTERM)
+        self.recorder.finish("SIGTERM")  # nothing when it came while finish() was at work: take_down() follows
 
     def watch(self):
         while True:
@@ -425,9 +423,10 @@ class _SigtermGuard:
 
     def take_down(self):
         self.saved.set()
-        if threading.current_thread() is threading.main_thread():
-            self.drop()
+        self.drop()
         os.close(self.send)
+        if self.began.is_set():
+            os.kill(self.pid, signal.SIGTERM)
 
 
 def _say(rank, text):
