@@ -46,7 +46,7 @@ std::int64_t world_size(const Recording& recording) {
   return world;
 }
 
-/// CPU time in ns, means over the ranks of what the hook measured.
+/// CPU time in ns, means over the ranks of what the hook measured: a step's is the median over its kind.
 struct Overhead {
   double before = 0, recorded = 0;  // of a step before and of a recorded step
   double fixed = 0;                 // start, stop and writing, once
@@ -139,9 +139,9 @@ std::string overhead_lines(const Recording& recording) {
   const Overhead overhead = overhead_of(recording);
   std::string step = "of a recorded step not known, for want of steps before (--wait 3 or more)";
   if (overhead.compared > 0 && overhead.before > 0) {
-    step = fmt::format("{:+.0f} % in a recorded step ({} against {} before)",
+    step = fmt::format("{:+.0f} % in a recorded step ({} against {} in the steps before{})",
                        100 * (overhead.recorded / overhead.before - 1), time_text(overhead.recorded),
-                       time_text(overhead.before));
+                       time_text(overhead.before), overhead.recorded < overhead.before ? ": within the noise" : "");
   }
   std::string text =
       fmt::format("paceline: overhead in CPU time, mean of {} rank{}: {}; {} once to start, stop, write\n",

@@ -76,11 +76,12 @@ class _Cost:
         return time.process_time_ns() - self.cpu, time.monotonic_ns() - self.wall
 
 
-def _mean(costs):
+def _median(costs):
     if not costs:
         return None
-    return {"steps": len(costs), "cpu_ns": sum(cost[0] for cost in costs) // len(costs),
-            "wall_ns": sum(cost[1] for cost in costs) // len(costs)}
+    middle = len(costs) // 2
+    return {"steps": len(costs), "cpu_ns": sorted(cost[0] for cost in costs)[middle],
+            "wall_ns": sorted(cost[1] for cost in costs)[middle]}
 
 
 class Recorder:
@@ -366,7 +367,7 @@ class Recorder:
             "clock": self.anchors,
             "overhead": {"start_cpu_ns": self.start_cost[0], "start_wall_ns": self.start_cost[1],
                          "stop_cpu_ns": self.stop_cost[0], "stop_wall_ns": self.stop_cost[1],
-                         "step_before": _mean(self.before), "step_recorded": _mean(self.during)}}))
+                         "step_before": _median(self.before), "step_recorded": _median(self.during)}}))
 
 
 class _SigtermGuard:
