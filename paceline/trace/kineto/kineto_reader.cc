@@ -468,8 +468,8 @@ class Reader {
     }
   }
 
-  /// Behind the last '}' before `limit` that "," and "{" follow, so that [begin_, cut) is a list of whole events; 0 when
-  /// there is none.
+  /// Behind the last '}' before `limit` that "," and "{" follow, so that [begin_, cut) is a list of whole events; 0
+  /// when there is none.
   std::size_t last_boundary(std::size_t limit) const {
     for (std::size_t brace = limit; brace > begin_ + 1; --brace) {
       if (*at(brace - 1) != '{') continue;
@@ -532,15 +532,17 @@ class Reader {
 
   enum class Found { kEvent, kKey, kNothing };
 
-  /// begin_ is at damage. Moves it to the next whole event or, when one comes before, to the next known key, and settles
-  /// what lies between. Looks behind begin_ for the key when the damage is in the root, where it may start with one.
+  /// begin_ is at damage. Moves it to the next whole event or, when one comes before, to the next known key, and
+  /// settles what lies between. Looks behind begin_ for the key when the damage is in the root, where it may start with
+  /// one.
   Found resync(bool in_list) {
     std::size_t first = 0;  // events start here or later, counted from begin_
     std::size_t first_key = in_list ? 0 : 1;
     if (in_list && *at(begin_) == '{') first = 1;
     while (true) {
       const Candidate event = find_event(at(begin_ + first), at(end_));
-      const char* key = begin_ + first_key < position(event.at) ? find_known_key(at(begin_ + first_key), event.at) : nullptr;
+      const char* key =
+          begin_ + first_key < position(event.at) ? find_known_key(at(begin_ + first_key), event.at) : nullptr;
       if (key != nullptr) {
         settle(position(key), in_list);
         return Found::kKey;
@@ -841,7 +843,8 @@ class Reader {
     };
     const auto unmatched = [&](const BeginEnd& event, std::string_view what) {
       const auto name = event.name == base::kNone<NameId> ? std::string_view{} : trace_.names.text(event.name);
-      trace_.repairs.add(Repair::kUnmatchedBegin, fmt::format("at {} ns", event.time), fmt::format("'{}' {}", name, what));
+      trace_.repairs.add(Repair::kUnmatchedBegin, fmt::format("at {} ns", event.time),
+                         fmt::format("'{}' {}", name, what));
     };
     for (std::size_t i = 0; i < begin_ends_.size(); ++i) {
       const BeginEnd& event = begin_ends_[i];
@@ -881,9 +884,9 @@ class Reader {
         std::all_of(trace_.slices.start.begin(), trace_.slices.start.end(), fits) &&
         std::all_of(trace_.instants.begin(), trace_.instants.end(), [&](const Instant& one) { return fits(one.time); });
     if (!all_fit) {
-      trace_.repairs.add(Repair::kDamagedHeader, "baseTimeNanoseconds",
-                         fmt::format("{} with the times of the events goes beyond the year 2096; ignored",
-                                     trace_.base_time));
+      trace_.repairs.add(
+          Repair::kDamagedHeader, "baseTimeNanoseconds",
+          fmt::format("{} with the times of the events goes beyond the year 2096; ignored", trace_.base_time));
       trace_.base_time = 0;
       return;
     }
