@@ -58,7 +58,8 @@ function(paceline_room)
   endif()
   if(PACELINE_BENCHMARKS AND benches)
     add_executable(${ROOM_NAME}_bench ${benches})
-    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} ${ROOM_TEST_DEPENDS} benchmark::benchmark benchmark::benchmark_main ZLIB::ZLIB)
+    target_link_libraries(${ROOM_NAME}_bench PRIVATE ${target} ${ROOM_TEST_DEPENDS} benchmark::benchmark
+                          benchmark::benchmark_main ZLIB::ZLIB)
   endif()
 endfunction()
 
@@ -69,13 +70,16 @@ function(paceline_add_test target)
                        PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "SKIPPED: no data")
 endfunction()
 
-# Compiles a page of web/ into a room as a std::string_view named `symbol` in the room's namespace.
+# Compiles a page of web/, with the styles and scripts that it includes, into a room as a std::string_view named `symbol`
+# in the room's namespace.
 function(paceline_embed_page room symbol page)
+  get_filename_component(folder ${page} DIRECTORY)
+  file(GLOB parts CONFIGURE_DEPENDS ${folder}/*.css ${folder}/*.js)
   set(generated ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cc)
   add_custom_command(
     OUTPUT ${generated}
     COMMAND ${CMAKE_COMMAND} -DPAGE=${page} -DOUTPUT=${generated} -DSYMBOL=${symbol} -DROOM=${room}
             -P ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake
-    DEPENDS ${page} ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake)
+    DEPENDS ${page} ${parts} ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake)
   target_sources(paceline_${room} PRIVATE ${generated})
 endfunction()

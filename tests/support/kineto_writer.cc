@@ -30,7 +30,7 @@ std::string quoted(std::string_view text) {
 }
 
 KinetoWriter::KinetoWriter(Sink sink, Style style, std::int64_t rank, std::int64_t world_size)
-    : sink_(std::move(sink)), style_(style), rank_(rank), world_size_(world_size) {
+    : sink_(std::move(sink)), style_(std::move(style)), rank_(rank), world_size_(world_size) {
   if (style_.mark) sink_("\xEF\xBB\xBF");
   if (style_.bare_list) {
     sink_("[");
@@ -54,14 +54,20 @@ void KinetoWriter::header(bool first) {
     sink_(fmt::format("\"{}\"{}{}", key, colon, value));
   };
   member("schemaVersion", "1");
-  member("deviceProperties", "[{\"id\": 0, \"name\": \"NVIDIA H100 80GB HBM3\", \"totalGlobalMem\": 85028896768, "
-                             "\"computeMajor\": 9, \"computeMinor\": 0, \"numSms\": 132}]");
+  member("deviceProperties",
+         "[{\"id\": 0, \"name\": \"NVIDIA H100 80GB HBM3\", \"totalGlobalMem\": 85028896768, "
+         "\"computeMajor\": 9, \"computeMinor\": 0, \"numSms\": 132}]");
   if (rank_ >= 0) {
-    member("distributedInfo",
-           fmt::format("{{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": 1, \"pg_config\": "
-                       "[{{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", "
-                       "\"pg_size\": {}}}], \"nccl_version\": \"2.21.5\"}}",
-                       rank_, world_size_, world_size_));
+    const std::string groups =
+        !style_.process_groups.empty()
+            ? style_.process_groups
+            : fmt::format(
+                  "[{{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", "
+                  "\"pg_size\": {}}}]",
+                  world_size_);
+    member("distributedInfo", fmt::format("{{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": 1, "
+                                          "\"pg_config\": {}, \"nccl_version\": \"2.21.5\"}}",
+                                          rank_, world_size_, groups));
   }
   member("displayTimeUnit", "\"ms\"");
   if (style_.clock == Clock::kRelativeUs) member("baseTimeNanoseconds", fmt::format("{}", kBaseTime));
@@ -195,9 +201,14 @@ namespace {
 constexpr std::int64_t kHost = 4242;
 constexpr std::int64_t kMainThread = 4242, kBackwardThread = 4401;
 constexpr std::int64_t kComputeStream = 7, kCommStream = 20;
-constexpr std::array<std::string_view, 8> kOperators{
-    "aten::mm",        "aten::addmm", "aten::native_layer_norm", "aten::_softmax", "aten::embedding",
-    "aten::copy_",     "aten::add_",  "autograd::engine::evaluate_function: AddmmBackward0"};
+constexpr std::array<std::string_view, 8> kOperators{"aten::mm",
+                                                     "aten::addmm",
+                                                     "aten::native_layer_norm",
+                                                     "aten::_softmax",
+                                                     "aten::embedding",
+                                                     "aten::copy_",
+                                                     "aten::add_",
+                                                     "autograd::engine::evaluate_function: AddmmBackward0"};
 constexpr std::array<std::string_view, 4> kKernels{
     "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> "
@@ -240,8 +251,8 @@ class Job {
     const std::int64_t correlation = ++correlation_;
     const std::int64_t launch_begin = now_;
     now_ += length(2, 8);
-    slices_.push_back({"cudaLaunchKernel", "cuda_runtime", kHost, thread, launch_begin, now_ - launch_begin, correlation,
-                       "\"External id\": 0, \"cbid\": 211"});
+    slices_.push_back({"cudaLaunchKernel", "cuda_runtime", kHost, thread, launch_begin, now_ - launch_begin,
+                       correlation, "\"External id\": 0, \"cbid\": 211"});
     std::int64_t& free = free_[collective ? 1 : 0];
     const std::int64_t start = std::max(free, now_ + length(1, 4));
     const std::int64_t busy = length(1, 12);
@@ -250,16 +261,17 @@ class Job {
         "\"Collective name\": \"allreduce\", \"In msg nelems\": 262144, \"Out msg nelems\": 262144, \"Group size\": 2, "
         "\"dtype\": \"Float\", \"Process Group Name\": \"0\", \"Process Group Ranks\": \"[0, 1]\", \"Seq\": {}",
         sequence_);
-    const std::string_view kernel = collective ? "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"
-                                               : kKernels[rng_.below(kKernels.size())];
+    const std::string_view kernel = collective
+                                        ? "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"
+                                        : kKernels[rng_.below(kKernels.size())];
     const bool copy = kernel.starts_with("Memcpy");
     std::string args = fmt::format(
         "\"device\": 0, \"context\": 1, \"stream\": {}, \"grid\": [128, 1, 1], \"block\": [256, 1, 1], \"warps per "
         "SM\": 4.571429, \"est. achieved occupancy %\": 57",
         collective ? kCommStream : kComputeStream);
     if (collective) args += ", " + facts;
-    slices_.push_back({std::string(kernel), copy ? "gpu_memcpy" : "kernel", 0, collective ? kCommStream : kComputeStream,
-                       start, busy, correlation, args});
+    slices_.push_back({std::string(kernel), copy ? "gpu_memcpy" : "kernel", 0,
+                       collective ? kCommStream : kComputeStream, start, busy, correlation, args});
     now_ += length(1, 5);
     slices_.push_back({collective ? "record_param_comms" : std::string(kOperators[rng_.below(kOperators.size())]),
                        "cpu_op", kHost, thread, begin, now_ - begin, 0,

@@ -1,5 +1,5 @@
-// Writes traces as PyTorch's profiler and other tools write them, in every variant that the reader must know, beside the
-// truth of what was written. For tests, benchmarks and the programs of the acceptance runs.
+// Writes traces as PyTorch's profiler and other tools write them, in every variant that the reader must know, beside
+// the truth of what was written. For tests, benchmarks and the programs of the acceptance runs.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,23 +13,24 @@ namespace paceline::test_support {
 
 /// How times are written; the same truth in nanoseconds under each.
 enum class Clock {
-  kIntegerUs,      // PyTorch 1.13 to 2.2: whole microseconds since 1970
-  kAbsoluteUs,     // 2.3: microseconds since 1970 with three decimals, 19 digits in all
-  kRelativeUs,     // 2.4 and later: three decimals, relative to baseTimeNanoseconds
-  kTextUs,         // other vendors: like kAbsoluteUs in quotes
+  kIntegerUs,   // PyTorch 1.13 to 2.2: whole microseconds since 1970
+  kAbsoluteUs,  // 2.3: microseconds since 1970 with three decimals, 19 digits in all
+  kRelativeUs,  // 2.4 and later: three decimals, relative to baseTimeNanoseconds
+  kTextUs,      // other vendors: like kAbsoluteUs in quotes
 };
 
 struct Style {
   Clock clock = Clock::kRelativeUs;
-  bool pretty = true;         // one key a line as PyTorch does, or everything on one line without spaces
-  bool bare_list = false;     // the legacy exporter: a list of events and nothing around it
-  bool header_last = false;   // on-demand traces: distributedInfo and baseTimeNanoseconds behind the events
-  bool text_ids = false;      // pid, tid and correlation in quotes
-  bool begin_end = false;     // ph B and E in place of X
-  bool mark = false;          // starts with a byte order mark
+  bool pretty = true;        // one key a line as PyTorch does, or everything on one line without spaces
+  bool bare_list = false;    // the legacy exporter: a list of events and nothing around it
+  bool header_last = false;  // on-demand traces: distributedInfo and baseTimeNanoseconds behind the events
+  bool text_ids = false;     // pid, tid and correlation in quotes
+  bool begin_end = false;    // ph B and E in place of X
+  bool mark = false;         // starts with a byte order mark
   bool trailing_comma = false;
-  bool sequence = true;       // "Seq" of collectives, 2026
-  bool windows_lines = false; // \r\n, when pretty
+  bool sequence = true;        // "Seq" of collectives, 2026
+  bool windows_lines = false;  // \r\n, when pretty
+  std::string process_groups;  // JSON list for distributedInfo; empty = the default group alone
 };
 
 /// A slice and what the trace says of it, before any reader.
@@ -39,7 +40,7 @@ struct TrueSlice {
   std::int64_t process = 0, thread = 0;
   std::int64_t start = 0, duration = 0;  // ns since 1970; whole microseconds when the clock has no decimals
   std::int64_t correlation = 0;          // 0 = none
-  std::string args;                      // further members of "args" as JSON text: "\"Seq\": 3, \"dtype\": \"Float\""
+  std::string args = {};                 // further members of "args" as JSON text: "\"Seq\": 3, \"dtype\": \"Float\""
 };
 
 class KinetoWriter {

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <unordered_map>
 
 #include "paceline/base/error.h"
 #include "paceline/trace/decimal.h"
 #include "paceline/trace/kineto/json_scan.h"
+#include "paceline/trace/kineto/rank_lists.h"
 
 namespace paceline::trace::kineto {
 namespace {
@@ -18,6 +21,7 @@ namespace {
 namespace od = simdjson::ondemand;
 
 constexpr std::size_t kBlock = 4u << 20;
+static_assert(kBlock >= kSniffBytes);
 constexpr std::size_t kLargestValue = 256u << 20;  // one event or header value; larger is damage
 constexpr std::size_t kSmallestPiece = 2u << 10;
 constexpr int kEnd = -1;
@@ -41,6 +45,7 @@ struct Fields {
   // from args
   std::string_view label, correlation, shapes, collective, group, group_ranks, dtype;
   std::string_view in_elements, out_elements, sequence, group_size;
+  std::string_view rank_start, rank_stride, source, destination;
   bool name_escaped = false;
 };
 
@@ -87,9 +92,15 @@ bool is_container(std::string_view token) {
   return token.starts_with('[') || token.starts_with('{');
 }
 
+/// Whether a value can start with this token: the parser skips whatever stands there, and loses count of brackets when
+/// it is none.
+bool is_value(std::string_view token) {
+  return std::string_view(",:]}").find(token[0]) == std::string_view::npos;
+}
+
 simdjson::error_code read_args(od::value& value, Structure structure, Fields& fields) {
   od::object args;
-  if (value.get_object().get(args) != simdjson::SUCCESS) return simdjson::SUCCESS;  // no object: nothing of use
+  if (const auto error = value.get_object().get(args)) return error;
   for (auto item : args) {
     od::field field;
     if (const auto error = std::move(item).get(field)) return error;
@@ -104,6 +115,10 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
         break;
       case 5:
         if (key == "dtype") target = &fields.dtype;
+        break;
+      case 8:
+        if (key == "Src Rank") target = &fields.source;
+        if (key == "Dst Rank") target = &fields.destination;
         break;
       case 10:
         if (key == "Group size") target = &fields.group_size;
@@ -121,8 +136,12 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
       case 15:
         if (key == "Collective name") target = &fields.collective;
         break;
+      case 17:
+        if (key == "Global rank start") target = &fields.rank_start;
+        break;
       case 18:
         if (key == "Process Group Name") target = &fields.group;
+        if (key == "Global rank stride") target = &fields.rank_stride;
         break;
       case 19:
         if (key == "Process Group Ranks") target = &fields.group_ranks;
@@ -131,6 +150,7 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
         break;
     }
     std::string_view token = field.value().raw_json_token();
+    if (!is_value(token)) return simdjson::TAPE_ERROR;
     if (is_container(token)) {
       if (const auto error = pass_over(field.value(), token, structure, token)) return error;
     }
@@ -145,11 +165,12 @@ simdjson::error_code read_fields(od::object& event, Structure structure, Fields&
     if (const auto error = std::move(item).get(field)) return error;
     const std::string_view key = key_of(field.key());
     od::value& value = field.value();
-    if (key == "args") {
+    std::string_view token = value.raw_json_token();
+    if (!is_value(token)) return simdjson::TAPE_ERROR;
+    if (key == "args" && token[0] == '{') {
       if (const auto error = read_args(value, structure, fields)) return error;
       continue;
     }
-    std::string_view token = value.raw_json_token();
     if (is_container(token)) {
       if (const auto error = pass_over(value, token, structure, token)) return error;
       continue;
@@ -210,7 +231,9 @@ bool on_device(Category category) {
 class Reader {
  public:
   explicit Reader(Document& document) : document_(document) {
-    buffer_.resize(std::max(kBlock, document.head.size()) + 1 + simdjson::SIMDJSON_PADDING);
+    // A document that ends in its head needs no more room than that.
+    const std::size_t room = document.head.size() < kSniffBytes ? document.head.size() : kBlock;
+    buffer_.resize(1 + room + simdjson::SIMDJSON_PADDING);
     std::memcpy(buffer_.data() + 1, document.head.data(), document.head.size());
     end_ = 1 + document.head.size();
   }
@@ -293,6 +316,31 @@ class Reader {
     trace_.repairs.add(repair, place(offset), excerpt(offset));
   }
 
+  /// Which ranks each process group has, by its name; PyTorch lists none where all take part.
+  void list_groups(const nlohmann::json& groups) {
+    for (const auto& group : groups) {
+      if (!group.is_object()) continue;
+      const auto name = group.find("pg_name"), ranks = group.find("ranks"), size = group.find("pg_size");
+      if (name == group.end() || !name->is_string() || ranks == group.end()) continue;
+      std::vector<std::int32_t> list;
+      if (ranks->is_string()) {
+        const auto entries = parse_rank_list(ranks->get<std::string>());
+        if (entries && !entries->cut) list = entries->ranks;
+      } else if (ranks->is_array()) {
+        for (const auto& rank : *ranks) {
+          if (rank.is_number_unsigned()) list.push_back(rank.get<std::int32_t>());
+        }
+      }
+      constexpr std::uint32_t kMostRanks = 1u << 22;
+      const bool all = list.empty() && size != group.end() && size->is_number_unsigned() &&
+                       size->get<std::uint64_t>() == trace_.world_size && trace_.world_size <= kMostRanks;
+      for (std::uint32_t rank = 0; all && rank < trace_.world_size; ++rank) {
+        list.push_back(static_cast<std::int32_t>(rank));
+      }
+      if (!list.empty()) group_lists_[name->get<std::string>()] = std::move(list);
+    }
+  }
+
   // --- the object around the events
 
   /// The whole document: an object with the events in it, or a bare list of events.
@@ -368,6 +416,7 @@ class Reader {
       trace_.world_size = number("world_size").value_or(0);
       const auto backend = json.find("backend");
       if (backend != json.end() && backend->is_string()) trace_.backend = backend->get<std::string>();
+      if (const auto groups = json.find("pg_config"); groups != json.end() && groups->is_array()) list_groups(*groups);
     } else if (key == "deviceProperties" && json.is_array()) {
       for (const auto& device : json) {
         if (!device.is_object()) continue;
@@ -422,8 +471,8 @@ class Reader {
     }
   }
 
-  /// Behind the last '}' before `limit` that "," and "{" follow, so that [begin_, cut) is a list of whole events; 0 when
-  /// there is none.
+  /// Behind the last '}' before `limit` that "," and "{" follow, so that [begin_, cut) is a list of whole events; 0
+  /// when there is none.
   std::size_t last_boundary(std::size_t limit) const {
     for (std::size_t brace = limit; brace > begin_ + 1; --brace) {
       if (*at(brace - 1) != '{') continue;
@@ -486,15 +535,17 @@ class Reader {
 
   enum class Found { kEvent, kKey, kNothing };
 
-  /// begin_ is at damage. Moves it to the next whole event or, when one comes before, to the next known key, and settles
-  /// what lies between. Looks behind begin_ for the key when the damage is in the root, where it may start with one.
+  /// begin_ is at damage. Moves it to the next whole event or, when one comes before, to the next known key, and
+  /// settles what lies between. Looks behind begin_ for the key when the damage is in the root, where it may start with
+  /// one.
   Found resync(bool in_list) {
     std::size_t first = 0;  // events start here or later, counted from begin_
     std::size_t first_key = in_list ? 0 : 1;
     if (in_list && *at(begin_) == '{') first = 1;
     while (true) {
       const Candidate event = find_event(at(begin_ + first), at(end_));
-      const char* key = begin_ + first_key < position(event.at) ? find_known_key(at(begin_ + first_key), event.at) : nullptr;
+      const char* key =
+          begin_ + first_key < position(event.at) ? find_known_key(at(begin_ + first_key), event.at) : nullptr;
       if (key != nullptr) {
         settle(position(key), in_list);
         return Found::kKey;
@@ -670,6 +721,12 @@ class Reader {
     args.sequence = parse_integer(fields.sequence).value_or(-1);
     args.group_size = static_cast<std::int32_t>(parse_integer(fields.group_size).value_or(-1));
     trace_.collective_args.push_back(args);
+    const auto small = [](std::string_view text) {
+      const std::int64_t number = parse_integer(text).value_or(-1);
+      return static_cast<std::int32_t>(number >= 0 && number <= 0x7FFFFFFF ? number : -1);
+    };
+    group_facts_.push_back(
+        {small(fields.rank_start), small(fields.rank_stride), small(fields.source), small(fields.destination)});
   }
 
   std::optional<std::int64_t> time_of(const Fields& fields) {
@@ -738,8 +795,42 @@ class Reader {
       const auto thread = labels_.find(prefix + lane.thread);
       const auto process = labels_.find(prefix);
       lane.name = thread != labels_.end() ? thread->second : process != labels_.end() ? process->second : "";
+      if (process != labels_.end()) lane.process_name = process->second;
     }
+    name_groups();
     finish_slices(trace_);
+  }
+
+  /// Lists of ranks as one text for each group. distributedInfo may come behind the events, so this waits for the end.
+  void name_groups() {
+    std::map<std::tuple<NameId, NameId, std::int32_t, std::int32_t, std::int32_t>, NameId> known;
+    for (std::size_t i = 0; i < trace_.collective_args.size(); ++i) {
+      CollectiveArgs& args = trace_.collective_args[i];
+      const GroupFacts& facts = group_facts_[i];
+      if (facts.source >= 0 && facts.destination >= 0 && facts.source != facts.destination) {
+        // Ranks count their transfers to different peers together: the order between the two is what they share.
+        const auto [low, high] = std::minmax(facts.source, facts.destination);
+        args.group_ranks = trace_.names.intern(fmt::format("[{}, {}]", low, high));
+        args.sequence = -1;
+        continue;
+      }
+      const auto [at, added] = known.try_emplace(
+          {args.group_ranks, args.group, args.group_size, facts.rank_start, facts.rank_stride}, base::kNone<NameId>);
+      if (added) {
+        RankList list;
+        if (args.group_ranks != base::kNone<NameId>) list.text = trace_.names.text(args.group_ranks);
+        list.size = args.group_size;
+        list.start = facts.rank_start;
+        list.stride = facts.rank_stride;
+        if (args.group != base::kNone<NameId>) {
+          const auto listed = group_lists_.find(std::string(trace_.names.text(args.group)));
+          if (listed != group_lists_.end()) list.listed = &listed->second;
+        }
+        const std::string text = canonical_ranks(list);
+        at->second = text.empty() ? base::kNone<NameId> : trace_.names.intern(text);
+      }
+      args.group_ranks = at->second;
+    }
   }
 
   /// Durations of slices that came as a begin and an end: events are not sorted, so this waits for all of them. An end
@@ -755,7 +846,8 @@ class Reader {
     };
     const auto unmatched = [&](const BeginEnd& event, std::string_view what) {
       const auto name = event.name == base::kNone<NameId> ? std::string_view{} : trace_.names.text(event.name);
-      trace_.repairs.add(Repair::kUnmatchedBegin, fmt::format("at {} ns", event.time), fmt::format("'{}' {}", name, what));
+      trace_.repairs.add(Repair::kUnmatchedBegin, fmt::format("at {} ns", event.time),
+                         fmt::format("'{}' {}", name, what));
     };
     for (std::size_t i = 0; i < begin_ends_.size(); ++i) {
       const BeginEnd& event = begin_ends_[i];
@@ -795,9 +887,9 @@ class Reader {
         std::all_of(trace_.slices.start.begin(), trace_.slices.start.end(), fits) &&
         std::all_of(trace_.instants.begin(), trace_.instants.end(), [&](const Instant& one) { return fits(one.time); });
     if (!all_fit) {
-      trace_.repairs.add(Repair::kDamagedHeader, "baseTimeNanoseconds",
-                         fmt::format("{} with the times of the events goes beyond the year 2096; ignored",
-                                     trace_.base_time));
+      trace_.repairs.add(
+          Repair::kDamagedHeader, "baseTimeNanoseconds",
+          fmt::format("{} with the times of the events goes beyond the year 2096; ignored", trace_.base_time));
       trace_.base_time = 0;
       return;
     }
@@ -837,6 +929,11 @@ class Reader {
   };
   std::vector<BeginEnd> begin_ends_;
   std::unordered_map<std::string, std::string> labels_;
+  struct GroupFacts {
+    std::int32_t rank_start, rank_stride, source, destination;
+  };
+  std::vector<GroupFacts> group_facts_;  // beside trace_.collective_args
+  std::unordered_map<std::string, std::vector<std::int32_t>> group_lists_;
   std::vector<std::uint64_t> flow_starts_, flow_ends_;
 };
 
