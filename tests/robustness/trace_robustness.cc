@@ -127,7 +127,8 @@ Tally check(const Truth& truth, base::ByteSource& damaged, const std::vector<std
   try {
     trace = trace::read_document(truth.name, damaged);
   } catch (const Error& error) {
-    if (tally.expected == 0 && error.kind() == ErrorKind::kBadInput) return tally;
+    const bool told = error.kind() == ErrorKind::kBadInput || error.kind() == ErrorKind::kDamagedInput;
+    if (tally.expected == 0 && told) return tally;
     tally.thrown = 1;
     tally.lost = tally.expected;
     fault(error.what());
