@@ -7,6 +7,7 @@
 #   make soak ROOM=x          the figures that take long; stored, and shown by acceptance
 #   make bench                all benchmarks
 #   make format               lay out all C++ code
+#   make tidy ROOM=x          static checks of a room
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -14,7 +15,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PACELINE := build/release/cli/paceline
 
-.PHONY: help demo test run acceptance soak bench format core-deps test-deps dev-deps command
+.PHONY: help demo test run acceptance soak bench format tidy core-deps test-deps dev-deps command
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -49,8 +50,12 @@ test: test-deps
 	ctest --preset release --output-on-failure --no-tests=error -j 2 --output-junit tests.xml < /dev/null
 	@tools/test_summary build/release/tests.xml
 
-acceptance soak: command
+define need_room
 	@[ -n "$(ROOM)" ] || { echo "paceline: make $@: ROOM is empty, expected a room; e.g. make $@ ROOM=trace" >&2; exit 2; }
+endef
+
+acceptance soak: command
+	$(need_room)
 	@tools/install-deps test
 	@cmake --build --preset release -j $(JOBS) --target acceptance_programs -- --quiet
 	@python3 -B tests/acceptance/$(ROOM)$(if $(filter soak,$@),_soak).py
@@ -62,3 +67,9 @@ bench: test-deps
 
 format: dev-deps
 	@git ls-files -z '*.h' '*.cc' | xargs -0 -r clang-format-19 -i
+
+tidy: dev-deps test-deps
+	$(need_room)
+	$(call configure,release,-DPACELINE_TESTS=ON)
+	@find paceline/$(ROOM) -name '*.cc' ! -name '*_bench.cc' ! -name '*_test.cc' -print0 | \
+	  xargs -0 -r -n 1 -P $(JOBS) clang-tidy-19 -p build/release --quiet 2> build/tidy.log || { cat build/tidy.log >&2; exit 1; }

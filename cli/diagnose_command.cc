@@ -2,13 +2,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "paceline/base/error.h"
 #include "paceline/base/file.h"
 #include "paceline/base/json.h"
 #include "paceline/diagnose/diagnosis.h"
@@ -38,12 +38,9 @@ int run(const Options& options) {
     if (options.json) print_result(json);
   }
   if (!options.json) print_result(report::diagnosis_text(diagnosis, trace, options.text));
-  for (const trace::RankSummary& rank : trace.ranks) {
-    if (!rank.repairs.lost_data()) continue;
-    print_damage(rank);
-    return static_cast<int>(ErrorKind::kDamagedInput);
-  }
-  return 0;
+  int code = 0;
+  for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
+  return code;
 }
 
 }  // namespace
@@ -67,7 +64,8 @@ void add_diagnose(CLI::App& app, Run& chosen) {
   command->add_flag("--skip-last-step", options->job.reduce.skip_last_step,
                     "Leave the last step out: it is often cut short");
   command->callback([options, &chosen] {
-    options->text.color = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
+    options->text.color = isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0');
     chosen = [options] { return run(*options); };
   });
 }

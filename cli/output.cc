@@ -24,7 +24,7 @@ void print_result(std::string_view text) {
   }
 }
 
-void print_damage(const trace::RankHeader& rank) {
+int report_damage(const trace::RankHeader& rank) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(trace::Repair::kCount); ++i) {
     const auto repair = static_cast<trace::Repair>(i);
     if (rank.repairs.count(repair) == 0 || !trace::loses_data(repair)) continue;
@@ -32,6 +32,7 @@ void print_damage(const trace::RankHeader& rank) {
     fmt::print(stderr, "paceline: {}: {}: {} ({}x; {}); record it again or copy it anew\n", rank.source,
                row.first_place, trace::repair_meaning(repair), rank.repairs.count(repair), row.first_detail);
   }
+  return rank.repairs.lost_data() ? static_cast<int>(ErrorKind::kDamagedInput) : 0;
 }
 
 }  // namespace paceline::cli

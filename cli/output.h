@@ -9,7 +9,8 @@ namespace paceline::cli {
 /// quietly.
 void print_result(std::string_view text);
 
-/// One line on standard error for each thing that was lost in the input, with file and place.
-void print_damage(const trace::RankHeader& rank);
+/// One line on standard error for each thing that was lost in the input, with file and place. The exit code: 0 when
+/// nothing was lost.
+int report_damage(const trace::RankHeader& rank);
 
 }  // namespace paceline::cli

@@ -10,7 +10,8 @@ if(PACELINE_WERROR)
   target_compile_options(paceline_options INTERFACE -Werror)
 endif()
 if(PACELINE_SANITIZE)
-  target_compile_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
   target_link_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE})
 endif()
 
@@ -65,13 +66,16 @@ function(paceline_add_test target)
                        PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "SKIPPED: no data")
 endfunction()
 
-# Compiles a page of web/ into a room as a std::string_view named `symbol` in the room's namespace.
+# Compiles a page of web/, with the styles and scripts that it includes, into a room as a std::string_view named `symbol`
+# in the room's namespace.
 function(paceline_embed_page room symbol page)
+  get_filename_component(folder ${page} DIRECTORY)
+  file(GLOB parts CONFIGURE_DEPENDS ${folder}/*.css ${folder}/*.js)
   set(generated ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cc)
   add_custom_command(
     OUTPUT ${generated}
     COMMAND ${CMAKE_COMMAND} -DPAGE=${page} -DOUTPUT=${generated} -DSYMBOL=${symbol} -DROOM=${room}
             -P ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake
-    DEPENDS ${page} ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake)
+    DEPENDS ${page} ${parts} ${CMAKE_SOURCE_DIR}/cmake/EmbedPage.cmake)
   target_sources(paceline_${room} PRIVATE ${generated})
 endfunction()

@@ -179,8 +179,9 @@ TEST(Gzip, DeliversOfDamagedDataWhatZlibDelivers) {
     }
     std::string packed = gzip(text, static_cast<int>(random.below(10)));
     for (std::uint64_t flips = random.below(3); flips > 0; --flips) {
-      packed[10 + random.below(packed.size() - 10)] ^=  // behind the header: there zlib also minds reserved bits
-          static_cast<char>(1u << random.below(8));
+      // Behind the header: there zlib also minds reserved bits.
+      char& byte = packed[10 + random.below(packed.size() - 10)];
+      byte = static_cast<char>(byte ^ static_cast<char>(1u << random.below(8)));
     }
     if (random.chance(0.3)) packed.resize(2 + random.below(packed.size() - 2));
     const auto [expected, good] = zlib_inflate(packed);

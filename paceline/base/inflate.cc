@@ -88,8 +88,8 @@ class GzipSource final : public ByteSource {
     return true;
   }
 
-  void end(std::string why) {
-    damage_ = inner_.damage() ? *inner_.damage() : std::move(why);
+  void end(const std::string& why) {
+    damage_ = inner_.damage().value_or(why);
     finished_ = true;
   }
 
@@ -160,8 +160,8 @@ class ZstdSource final : public ByteSource {
     return false;
   }
 
-  void end(std::string why) {
-    damage_ = inner_.damage() ? *inner_.damage() : std::move(why);
+  void end(const std::string& why) {
+    damage_ = inner_.damage().value_or(why);
     finished_ = true;
   }
 

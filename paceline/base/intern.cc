@@ -9,9 +9,15 @@ namespace {
 constexpr std::uint32_t kEmpty = 0xFFFFFFFFu;
 constexpr std::size_t kChunk = 64 * 1024;
 
-std::uint64_t load(const char* bytes, std::size_t count) {
+std::uint64_t load8(const char* bytes) {
   std::uint64_t word = 0;
-  if (count > 0) std::memcpy(&word, bytes, count);
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
+}
+
+std::uint64_t load4(const char* bytes) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes, sizeof(word));
   return word;
 }
 
@@ -29,9 +35,18 @@ std::uint64_t hash_bytes(std::string_view text) {
   std::uint64_t hash = text.size() * kOdd2;
   const char* bytes = text.data();
   std::size_t left = text.size();
-  for (; left >= 16; bytes += 16, left -= 16) hash = fold(load(bytes, 8) ^ kOdd1, load(bytes + 8, 8) ^ hash);
-  const std::size_t low = left < 8 ? left : 8;
-  return fold(fold(load(bytes, low) ^ kOdd1, load(bytes + low, left - low) ^ hash ^ kOdd3), kOdd1);
+  for (; left > 16; bytes += 16, left -= 16) hash = fold(load8(bytes) ^ kOdd1, load8(bytes + 8) ^ hash);
+  // The last 0 to 16 bytes by two loads that may overlap; the length is in the hash already.
+  std::uint64_t low = 0, high = 0;
+  if (left >= 8) {
+    low = load8(bytes), high = load8(bytes + left - 8);
+  } else if (left >= 4) {
+    low = load4(bytes), high = load4(bytes + left - 4);
+  } else if (left > 0) {
+    const auto byte = [&](std::size_t i) { return std::uint64_t{static_cast<unsigned char>(bytes[i])}; };
+    low = byte(0) << 16 | byte(left / 2) << 8 | byte(left - 1);
+  }
+  return fold(fold(low ^ kOdd1, high ^ hash ^ kOdd3), kOdd1);
 }
 
 InternTable::InternTable() : slots_(1024, Slot{0, kEmpty}) {}

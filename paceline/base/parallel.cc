@@ -43,7 +43,7 @@ TaskGroup::TaskGroup() : impl_(std::make_unique<Impl>()) {}
 TaskGroup::~TaskGroup() {
   try {
     impl_->group.wait();
-  } catch (...) {  // whoever wanted the error called wait()
+  } catch (...) {  // NOLINT(bugprone-empty-catch): whoever wanted the error called wait()
   }
 }
 

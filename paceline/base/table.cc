@@ -50,6 +50,7 @@ void Table::add_row(std::vector<std::string> cells) {
 
 std::string Table::to_string(std::string_view indent) const {
   std::vector<std::size_t> widths;
+  widths.reserve(columns_.size());
   for (const Column& column : columns_) widths.push_back(display_width(column.title));
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));

@@ -14,17 +14,19 @@ using trace::Intervals;
 using trace::RankSummary;
 using trace::Trace;
 
-/// Per rank, when a transfer of its collectives ran: the end of each, as long as the member that waited least needed.
-std::vector<Intervals> transfers(const Trace& trace) {
-  std::vector<Intervals> of_rank(trace.ranks.size());
+/// Per rank and collective, how much of it was transfer: what the member that waited least needed. All of it where no
+/// other rank is there to tell.
+std::vector<std::vector<std::int64_t>> transfer_times(const Trace& trace) {
+  std::vector<std::vector<std::int64_t>> of_rank(trace.ranks.size());
+  for (std::size_t i = 0; i < trace.ranks.size(); ++i) {
+    for (const trace::CommEvent& event : trace.ranks[i].collectives) of_rank[i].push_back(event.end - event.begin);
+  }
   for (const trace::Collective& collective : trace.collectives) {
     for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
-      const trace::Member& member = trace.members[m];
-      const trace::CommEvent& event = trace.event(member);
-      of_rank[member.rank].push_back({event.end - collective.transfer, event.end});
+      std::int64_t& time = of_rank[trace.members[m].rank][trace.members[m].event];
+      time = std::min(time, collective.transfer);
     }
   }
-  for (Intervals& intervals : of_rank) intervals = trace::merge(std::move(intervals));
   return of_rank;
 }
 
@@ -63,17 +65,32 @@ StepParts mean_of(const std::vector<StepParts>& steps) {
         &StepParts::lead, &StepParts::tail, &StepParts::communication, &StepParts::overlap, &StepParts::copies}) {
     average(field);
   }
+  // What rounding left over goes to the largest part, so that the parts of the mean add up as well.
+  std::int64_t rest = mean.duration;
+  std::int64_t* largest = &mean.compute;
+  for (std::int64_t* part : {&mean.compute, &mean.exposed_wait, &mean.exposed_transfer, &mean.exposed_copies,
+                             &mean.idle_host, &mean.idle_gap, &mean.idle_other, &mean.lead, &mean.tail}) {
+    rest -= *part;
+    if (*part > *largest) largest = part;
+  }
+  *largest += rest;
   return mean;
 }
 
 void fill_ranks(const Trace& trace, Diagnosis& diagnosis) {
-  std::vector<Intervals> transfer_of = transfers(trace);
+  const std::vector<std::vector<std::int64_t>> transfer_of = transfer_times(trace);
   std::vector<std::int64_t> durations;
   diagnosis.step_count = trace.ranks.empty() ? 0 : trace.ranks.front().steps.size();
   for (std::size_t i = 0; i < trace.ranks.size(); ++i) {
     const RankSummary& rank = trace.ranks[i];
-    const Intervals exposed = trace::subtract(transfer_of[i], rank.compute_in_collectives);
     RankDiagnosis row;
+    Intervals transfers;
+    for (std::size_t c = 0; c < rank.collectives.size(); ++c) {
+      const trace::CommEvent& event = rank.collectives[c];
+      transfers.push_back({event.end - transfer_of[i][c], event.end});
+    }
+    transfers = trace::merge(std::move(transfers));
+    const Intervals exposed = trace::subtract(transfers, rank.compute_in_collectives);
     row.rank = *rank.rank;
     row.source = rank.source;
     row.host = rank.host;
@@ -83,26 +100,16 @@ void fill_ranks(const Trace& trace, Diagnosis& diagnosis) {
     for (const trace::StepSummary& step : rank.steps) {
       row.steps.push_back(parts_of(step, trace.clocks[i], exposed));
       durations.push_back(step.end - step.begin);
+      row.transfer += total_within(transfers, {step.begin, step.end});
     }
     row.mean = mean_of(row.steps);
+    row.transfer /= static_cast<std::int64_t>(std::max<std::size_t>(row.steps.size(), 1));
+    row.wait = row.mean.communication - row.transfer;
     diagnosis.step_count = std::min(diagnosis.step_count, rank.steps.size());
     diagnosis.world_size = std::max(diagnosis.world_size, rank.world_size);
     diagnosis.has_device = diagnosis.has_device || rank.has_device;
     diagnosis.marks_steps = diagnosis.marks_steps || rank.marks_steps;
     diagnosis.ranks.push_back(std::move(row));
-  }
-  for (const trace::Collective& collective : trace.collectives) {
-    for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
-      const trace::Member& member = trace.members[m];
-      RankDiagnosis& rank = diagnosis.ranks[member.rank];
-      rank.wait += member.end - member.begin - collective.transfer;
-      rank.transfer += collective.transfer;
-    }
-  }
-  for (RankDiagnosis& rank : diagnosis.ranks) {
-    const auto steps = static_cast<std::int64_t>(std::max<std::size_t>(rank.steps.size(), 1));
-    rank.wait /= steps;
-    rank.transfer /= steps;
   }
   diagnosis.world_size = std::max(diagnosis.world_size, static_cast<std::uint32_t>(trace.ranks.size()));
   if (!durations.empty()) {
@@ -151,6 +158,15 @@ void fill_tables(const Trace& trace, Diagnosis& diagnosis) {
 }
 
 }  // namespace
+
+const Finding* main_finding(const Diagnosis& diagnosis) {
+  for (const std::string_view kind : {"late_rank", "late_host", "rotating_late_rank"}) {
+    for (const Finding& finding : diagnosis.findings) {
+      if (finding.kind == kind) return &finding;
+    }
+  }
+  return diagnosis.findings.empty() ? nullptr : &diagnosis.findings.front();
+}
 
 Diagnosis diagnose(const trace::Trace& trace) {
   Diagnosis diagnosis;

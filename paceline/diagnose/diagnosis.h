@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "paceline/base/json.h"
+#include "paceline/diagnose/faults.h"
 #include "paceline/trace/understand/trace.h"
 
 namespace paceline::diagnose {
@@ -31,11 +32,11 @@ struct RankDiagnosis {
   std::string source, host;
   std::vector<StepParts> steps;
   StepParts mean;             // per step
-  std::int64_t wait = 0;      // in collectives, hidden or not, per step
-  std::int64_t transfer = 0;  // likewise
+  std::int64_t wait = 0;      // per step, hidden or not; wait + transfer = mean.communication
+  std::int64_t transfer = 0;  // likewise; collectives that run at the same time count once
   std::uint32_t collectives = 0;
   std::uint32_t times_last = 0;  // arrived last in a collective of two or more
-  std::int64_t blame = 0;        // ns the others' median stood waiting for it alone, summed
+  std::int64_t blame = 0;        // ns the others' median stood waiting for it alone, over all steps
   std::int64_t clock_offset = 0;
   std::int64_t clock_residual = 0;
 };
@@ -43,9 +44,25 @@ struct RankDiagnosis {
 /// What the late rank did in the time that made it late, more than the others did.
 struct Cause {
   std::string what;           // "load_batch", "aten::mm in backward", "no operator running", ...
-  std::string kind;           // host_op | host_gap | device_work | device_idle | late_start
+  std::string kind;           // trace::activity_name, or "late_start"
   std::int64_t per_step = 0;  // ns more than the others' median, per step
   double share = 0;           // of the lateness
+  Fault fault = Fault::kNone;
+};
+
+/// How lateness is spread over steps; needs at least five to tell.
+enum class Pattern : std::uint8_t { kUnknown, kPersistent, kIntermittent, kRotating, kOutlier };
+std::string_view pattern_name(Pattern pattern);
+
+/// Who holds the others up.
+struct Late {
+  std::vector<std::uint32_t> ranks;  // rank numbers: one, or all of a host; empty = nobody
+  std::string host;                  // set when it is the whole host
+  Fault fault = Fault::kNone;
+  Pattern pattern = Pattern::kUnknown;
+  std::int64_t cost = 0;  // ns per step that the others wait for it alone
+  std::uint32_t times_last = 0, collectives = 0;
+  std::vector<std::uint32_t> rotating;  // rank numbers that took turns, when nobody in particular is late
 };
 
 /// One collective over its ranks.
@@ -72,6 +89,9 @@ struct Finding {
   std::int64_t cost = 0;  // ns per step; 0 when it costs no step time itself
   bool measured = true;   // read off the trace; false: inferred from it
   std::int32_t rank = -1;
+  std::string host;
+  Fault fault = Fault::kNone;
+  Pattern pattern = Pattern::kUnknown;
 };
 
 struct KernelRow {
@@ -92,15 +112,21 @@ struct Diagnosis {
   std::int64_t median_step = 0;            // ns, over ranks and steps
   std::vector<RankDiagnosis> ranks;        // by rank number
   std::vector<CollectiveRow> collectives;  // in time order
-  std::vector<Cause> causes;               // of the late rank's lateness, largest first
-  std::int32_t late_rank = -1;
+  Late late;
+  std::vector<Cause> causes;      // of the lateness, largest first
   std::vector<Finding> findings;  // most costly first
   std::vector<KernelRow> kernels;
   std::vector<OperatorRow> operators;
+
+  /// The rank that holds the others up; -1 when there is none, or when it is a whole host.
+  std::int32_t late_rank() const { return late.ranks.size() == 1 ? static_cast<std::int32_t>(late.ranks[0]) : -1; }
 };
 
 /// Where the time of a job went and who is to blame. O(events).
 Diagnosis diagnose(const trace::Trace& trace);
+
+/// The finding to read when only one is read: who is late, else the most costly one; nullptr when there is none.
+const Finding* main_finding(const Diagnosis& diagnosis);
 
 /// The machine form, schema paceline/diagnosis/1; times in ns.
 base::Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace);

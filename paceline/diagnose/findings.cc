@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "paceline/base/format.h"
+#include "paceline/diagnose/links.h"
 
 namespace paceline::diagnose {
 namespace {
@@ -22,7 +24,8 @@ class Finder {
   Finder(const trace::Trace& trace, Diagnosis& diagnosis) : trace_(trace), diagnosis_(diagnosis) {}
 
   void run() {
-    late_rank();
+    late_party();
+    slow_link();
     waiting_victim();
     exposed_transfer();
     host_bound();
@@ -54,65 +57,148 @@ class Finder {
     return diagnosis_.findings.back();
   }
 
-  /// Collectives in which somebody can be waited for.
-  std::uint32_t shared_collectives() const {
-    return static_cast<std::uint32_t>(std::count_if(diagnosis_.collectives.begin(), diagnosis_.collectives.end(),
-                                                    [](const CollectiveRow& row) { return row.ranks >= 2; }));
+  /// Collectives in which somebody can be waited for; with `rank` (an index), those it takes part in.
+  std::uint32_t shared_collectives(std::optional<std::size_t> rank = {}) const {
+    std::uint32_t count = 0;
+    for (const trace::Collective& collective : trace_.collectives) {
+      if (collective.size() < 2 || !trace::ends_together(collective.kind)) continue;
+      bool takes_part = !rank;
+      for (std::uint32_t m = collective.members_begin; m < collective.members_end && !takes_part; ++m) {
+        takes_part = trace_.members[m].rank == *rank;
+      }
+      count += takes_part ? 1 : 0;
+    }
+    return count;
   }
 
-  void late_rank() {
-    const RankDiagnosis* late = rank_row(diagnosis_.late_rank);
-    if (late == nullptr) {
-      if (shared_collectives() == 0) return;
-      Finding& finding = add("no_culprit", "no single rank holds the others up", 0);
-      finding.evidence.push_back(fmt::format(
-          "of {} collectives no rank comes last more often than chance explains at a cost above 1 % of a step",
-          shared_collectives()));
-      return;
-    }
-    const std::int64_t cost = late->blame / steps();
+  void late_party() {
+    const Late& late = diagnosis_.late;
+    if (!late.rotating.empty()) return rotating();
+    if (late.ranks.empty()) return no_culprit();
+    const bool host = late.ranks.size() > 1;
     std::string title =
-        fmt::format("rank {} arrives last in {} of {} collectives and holds the others up for {} per step", late->rank,
-                    late->times_last, shared_collectives(), time_text(cost));
+        fmt::format("{} arrive{} last in {} of {} collectives and hold{} the others up for {} per step",
+                    host ? fmt::format("the {} ranks of host {}", late.ranks.size(), late.host)
+                         : fmt::format("rank {}", late.ranks[0]),
+                    host ? "" : "s", late.times_last, late.collectives, host ? "" : "s", time_text(late.cost));
     if (!diagnosis_.causes.empty()) title += ": " + diagnosis_.causes.front().what;
-    Finding& finding = add("late_rank", std::move(title), cost);
-    finding.rank = static_cast<std::int32_t>(late->rank);
+    Finding& finding = add(host ? "late_host" : "late_rank", std::move(title), late.cost);
+    finding.rank = host ? -1 : static_cast<std::int32_t>(late.ranks[0]);
+    finding.host = late.host;
+    finding.fault = late.fault;
+    finding.pattern = late.pattern;
+    if (late.fault != Fault::kNone) {
+      finding.evidence.push_back(
+          fmt::format("class {} (inferred): {}", fault_entry(late.fault).name, fault_entry(late.fault).sign));
+    }
     for (const Cause& cause : diagnosis_.causes) {
       finding.evidence.push_back(fmt::format("{}: {} per step more than on the other ranks, {} of the lateness",
                                              cause.what, time_text(cause.per_step),
                                              base::format_percent(cause.share, 0)));
     }
-    std::int64_t worst = 0;
-    for (const CollectiveRow& row : diagnosis_.collectives) {
-      if (row.last_rank == late->rank && row.ranks >= 2) worst = std::max(worst, row.behind);
+    finding.evidence.push_back(pattern_text(late.pattern));
+    if (!host) {
+      const RankDiagnosis& row = *rank_row(static_cast<std::int32_t>(late.ranks[0]));
+      std::int64_t worst = 0;
+      for (const CollectiveRow& each : diagnosis_.collectives) {
+        if (each.last_rank == row.rank) worst = std::max(worst, each.behind);
+      }
+      finding.evidence.push_back(
+          fmt::format("it waits {} per step in collectives, its peers {}; at worst it came {} behind their median",
+                      time_text(row.mean.exposed_wait), time_text(wait_of_others(row)), time_text(worst)));
     }
-    finding.evidence.push_back(
-        fmt::format("it waits {} per step in collectives, less than its peers; at worst it came {} behind their median",
-                    time_text(late->wait), time_text(worst)));
-    finding.remedy = diagnosis_.causes.empty()
-                         ? fmt::format("look at what rank {} does before its collectives", late->rank)
-                         : fmt::format("look at '{}' on rank {}; the others do it faster",
-                                       diagnosis_.causes.front().what, late->rank);
+    finding.remedy = remedy_for(late);
   }
 
-  std::string remedy_for(const RankDiagnosis& late) const {
-    if (diagnosis_.causes.empty()) return fmt::format("look at what rank {} does before its collectives", late.rank);
-    const Cause& cause = diagnosis_.causes.front();
-    if (cause.kind == "late_start") {
-      return fmt::format("look at what rank {} does before its first recorded step; record more steps to see it",
-                         late.rank);
+  void no_culprit() {
+    if (shared_collectives() == 0) return;
+    Finding& finding = add("no_culprit", "no single rank holds the others up", 0);
+    finding.evidence.push_back(fmt::format(
+        "of {} collectives no rank comes last more often than chance explains at a cost above 1 % of a step",
+        shared_collectives()));
+    finding.evidence.push_back(fmt::format("waiting for one another takes {} per step, the mean over ranks",
+                                           time_text(mean_over_ranks(&StepParts::exposed_wait))));
+  }
+
+  void rotating() {
+    const Late& late = diagnosis_.late;
+    Finding& finding =
+        add("rotating_late_rank",
+            fmt::format("{} ranks take turns at holding the others up, {} per step: no single rank is at "
+                        "fault",
+                        late.rotating.size(), time_text(late.cost)),
+            late.cost);
+    finding.pattern = Pattern::kRotating;
+    std::string ranks;
+    constexpr std::size_t kShown = 12;
+    for (std::size_t i = 0; i < std::min(late.rotating.size(), kShown); ++i) {
+      ranks += fmt::format("{}{}", i ? ", " : "", late.rotating[i]);
     }
-    return fmt::format("look at '{}' on rank {}; the other ranks take less time for it", cause.what, late.rank);
+    finding.evidence.push_back(
+        fmt::format("in each step one rank costs most of the waiting, but another each time: {}{}", ranks,
+                    late.rotating.size() > kShown ? ", ..." : ""));
+    finding.remedy = "look for work that moves between ranks: garbage collection, logging, checkpoints, uneven batches";
+  }
+
+  static std::string pattern_text(Pattern pattern) {
+    switch (pattern) {
+      case Pattern::kPersistent:
+        return "persistent: in most of the steps";
+      case Pattern::kIntermittent:
+        return "intermittent: in some of the steps only";
+      case Pattern::kOutlier:
+        return "a single outlier: one step holds most of it";
+      default:
+        return "fewer than 5 steps: cannot tell a habit from a single event";
+    }
+  }
+
+  /// One group of ranks whose transfers are slow, found by comparing it with groups that do the same.
+  void slow_link() {
+    const std::vector<SlowLink> links = find_slow_links(trace_, diagnosis_.step_count);
+    if (links.empty() || links.front().cost * 100 < diagnosis_.median_step) return;
+    const SlowLink& link = links.front();
+    Finding& finding = add("slow_link",
+                           fmt::format("transfers of group {} take {:.2f} times as long as those of groups like it{}{}",
+                                       link.group, link.ratio, link.scope.empty() ? "" : ", ", link.scope),
+                           link.cost);
+    finding.fault = Fault::kLink;
+    finding.evidence.push_back(fmt::format("{} more per step, waiting for late ranks taken off; {} ranks, from rank {}",
+                                           time_text(link.cost), link.ranks.size(), link.ranks.front()));
+    if (links.size() > 1) finding.evidence.push_back(fmt::format("{} more groups are slow", links.size() - 1));
+    finding.remedy = std::string(fault_entry(Fault::kLink).cure);
+  }
+
+  std::int64_t wait_of_others(const RankDiagnosis& late) const {
+    std::int64_t sum = 0;
+    for (const RankDiagnosis& rank : diagnosis_.ranks) sum += &rank == &late ? 0 : rank.mean.exposed_wait;
+    return sum / static_cast<std::int64_t>(std::max<std::size_t>(diagnosis_.ranks.size() - 1, 1));
+  }
+
+  std::string remedy_for(const Late& late) const {
+    const std::string who = late.ranks.size() > 1 ? "host " + late.host : fmt::format("rank {}", late.ranks.front());
+    if (diagnosis_.causes.empty()) return fmt::format("look at what {} does before its collectives", who);
+    const Cause& cause = diagnosis_.causes.front();
+    if (cause.fault == Fault::kLateStart) {
+      return fmt::format("look at what {} does before its first recorded step; record more steps to see it", who);
+    }
+    const std::string look = fmt::format("look at '{}' on {}; the other ranks take less time for it", cause.what, who);
+    return late.fault == Fault::kNone ? look : look + ". " + std::string(fault_entry(late.fault).cure);
   }
 
   /// The rank that a look at communication time alone would blame.
+  bool is_late(std::uint32_t rank) const {
+    const auto& ranks = diagnosis_.late.ranks;
+    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  }
+
   void waiting_victim() {
     const auto most = std::max_element(
         diagnosis_.ranks.begin(), diagnosis_.ranks.end(),
         [](const RankDiagnosis& a, const RankDiagnosis& b) { return a.mean.communication < b.mean.communication; });
     if (most == diagnosis_.ranks.end() || most->wait + most->transfer == 0) return;
     const std::int64_t in_collectives = most->wait + most->transfer;
-    if (static_cast<std::int32_t>(most->rank) == diagnosis_.late_rank || most->wait * 2 < in_collectives) return;
+    if (is_late(most->rank) || most->wait * 2 < in_collectives) return;
     if (most->mean.exposed_wait * 20 < most->mean.duration) return;
     Finding& finding =
         add("waiting_victim",
@@ -144,8 +230,31 @@ class Finder {
     if (Finding* finding = share_finding("exposed_transfer", time, 3, "transfers are not hidden behind computation")) {
       finding->evidence.push_back(
           fmt::format("mean over {} ranks, waiting for late ranks not counted", diagnosis_.ranks.size()));
-      finding->remedy = "start collectives earlier (smaller buckets, overlap with backward) or send less";
+      if (diagnosis_.has_device) exposure(*finding);
+      finding->remedy = finding->fault == Fault::kNone
+                            ? "start collectives earlier (smaller buckets, overlap with backward) or send less"
+                            : std::string(fault_entry(finding->fault).cure);
     }
+  }
+
+  /// Whether the exposed transfers begin while computation still runs (too big for it) or only after it (issued late).
+  void exposure(Finding& finding) const {
+    std::int64_t early = 0, late = 0;
+    for (const trace::Collective& collective : trace_.collectives) {
+      for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
+        const trace::Member& member = trace_.members[m];
+        const trace::CommEvent& event = trace_.event(member);
+        const auto& hidden = trace_.ranks[member.rank].compute_in_collectives;
+        const trace::Interval transfer{event.end - collective.transfer, event.end};
+        const std::int64_t exposed = transfer.length() - total_within(hidden, transfer);
+        const bool began_in_time = total_within(hidden, {event.begin, event.end}) > 0;
+        (began_in_time ? early : late) += exposed;
+      }
+    }
+    finding.fault = late > early ? Fault::kIssuedLate : Fault::kTooBig;
+    finding.evidence.push_back(
+        fmt::format("{} of it in collectives that no computation overlaps, {} in such as outlast it",
+                    share_text(late, late + early), share_text(early, late + early)));
   }
 
   void host_bound() {
@@ -154,6 +263,7 @@ class Finder {
                                               : "the host runs neither operators nor collectives";
     if (Finding* finding = share_finding("host_bound", time, 10, title)) {
       finding->evidence.push_back("idle time whose next work was launched only after the idle time had begun");
+      if (diagnosis_.has_device) finding->fault = Fault::kLaunchBound;
       finding->remedy =
           diagnosis_.has_device
               ? "launch fewer, larger kernels (CUDA graphs, torch.compile) or shorten the Python between them"

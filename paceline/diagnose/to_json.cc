@@ -59,6 +59,7 @@ Json repairs_json(const trace::Repairs& repairs) {
     const trace::Repairs::Row& row = repairs.row(repair);
     if (row.count == 0) continue;
     rows.push_back({{"repair", trace::repair_name(repair)},
+                    {"meaning", trace::repair_meaning(repair)},
                     {"count", row.count},
                     {"loses_data", trace::loses_data(repair)},
                     {"first_place", row.first_place},
@@ -104,6 +105,18 @@ Json collective_json(const CollectiveRow& row) {
   return json;
 }
 
+/// The one thing to know: who is late, or the most costly finding.
+Json verdict_json(const Diagnosis& diagnosis) {
+  const Finding* main = main_finding(diagnosis);
+  if (main == nullptr) return nullptr;
+  return {{"kind", main->kind},
+          {"class", fault_entry(main->fault).name},
+          {"rank", main->rank < 0 ? Json(nullptr) : Json(main->rank)},
+          {"host", main->host},
+          {"pattern", pattern_name(main->pattern)},
+          {"title", main->title}};
+}
+
 }  // namespace
 
 Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace) {
@@ -113,7 +126,8 @@ Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace) {
   json["marks_steps"] = diagnosis.marks_steps;
   json["steps"] = diagnosis.step_count;
   json["median_step_ns"] = diagnosis.median_step;
-  json["late_rank"] = diagnosis.late_rank < 0 ? Json(nullptr) : Json(diagnosis.late_rank);
+  json["late_rank"] = diagnosis.late_rank() < 0 ? Json(nullptr) : Json(diagnosis.late_rank());
+  json["verdict"] = verdict_json(diagnosis);
   json["findings"] = Json::array();
   for (const Finding& finding : diagnosis.findings) {
     Json row = {{"id", finding.id},
@@ -123,7 +137,10 @@ Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace) {
                 {"basis", finding.measured ? "measured" : "inferred"},
                 {"evidence", finding.evidence},
                 {"remedy", finding.remedy}};
+    row["class"] = fault_entry(finding.fault).name;
+    row["pattern"] = pattern_name(finding.pattern);
     if (finding.rank >= 0) row["rank"] = finding.rank;
+    if (!finding.host.empty()) row["host"] = finding.host;
     json["findings"].push_back(std::move(row));
   }
   json["causes"] = Json::array();

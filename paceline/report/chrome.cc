@@ -1,11 +1,13 @@
 #include "paceline/report/chrome.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
 
@@ -19,18 +21,29 @@ using trace::Category;
 using trace::RankTrace;
 using trace::Row;
 
-/// A file that appears only when complete.
+/// A device or a pipe has no old contents to keep, and must not be replaced by a file.
+bool may_replace(const std::string& path) {
+  std::error_code unknown;
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status) ||
+         std::filesystem::is_directory(status);
+}
+
+/// A file that appears only when complete; devices and pipes are written to as they are.
 class Output {
  public:
   explicit Output(std::string path)
-      : path_(std::move(path)), temporary_(path_ + ".tmp"), file_(std::fopen(temporary_.c_str(), "wb")) {
+      : path_(std::move(path)),
+        renames_(may_replace(path_)),
+        written_(renames_ ? fmt::format("{}.tmp{}", path_, ::getpid()) : path_),
+        file_(std::fopen(written_.c_str(), "wb")) {
     if (file_ == nullptr) fail();
     buffer_.reserve(kBuffer * 2);
   }
   ~Output() {
     if (file_ == nullptr) return;
     std::fclose(file_);
-    std::remove(temporary_.c_str());
+    discard();
   }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -43,10 +56,11 @@ class Output {
     flush();
     const bool closed = std::fclose(file_) == 0;
     file_ = nullptr;
-    if (!closed || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      std::remove(temporary_.c_str());
-      fail();
-    }
+    if (closed && (!renames_ || std::rename(written_.c_str(), path_.c_str()) == 0)) return;
+    const int error = errno;
+    discard();
+    errno = error;
+    fail();
   }
 
  private:
@@ -56,11 +70,20 @@ class Output {
     if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) fail();
     buffer_.clear();
   }
+  void discard() const {
+    if (renames_) std::remove(written_.c_str());
+  }
   [[noreturn]] void fail() const {
-    throw Error(ErrorKind::kSystem, path_, fmt::format("cannot write: {}", std::strerror(errno)));
+    const int code = errno;
+    const bool full = code == ENOSPC || code == EFBIG || code == EDQUOT || code == EIO;
+    throw Error(full ? ErrorKind::kSystem : ErrorKind::kBadInput, path_,
+                fmt::format("cannot write: {}; {}", std::strerror(code),
+                            full ? "free some space or write elsewhere" : "check the path and its permissions"));
   }
 
-  std::string path_, temporary_;
+  std::string path_;
+  bool renames_;
+  std::string written_;
   std::FILE* file_;
   fmt::memory_buffer buffer_;
 };
@@ -95,8 +118,10 @@ class Writer {
     fmt::format_to(out_.to(), "{{\"schemaVersion\": 1, \"displayTimeUnit\": \"ns\", \"baseTimeNanoseconds\": {},\n",
                    base_);
     if (ranks_.size() == 1) {
-      fmt::format_to(out_.to(), "\"distributedInfo\": {{\"rank\": {}, \"world_size\": {}, \"backend\": \"{}\"}},\n",
-                     *ranks_[0].rank, ranks_[0].world_size, ranks_[0].backend);
+      fmt::format_to(out_.to(), "\"distributedInfo\": {{\"rank\": {}, \"world_size\": {}, \"backend\": \"",
+                     *ranks_[0].rank, ranks_[0].world_size);
+      append_escaped(out_.to(), ranks_[0].backend);
+      fmt::format_to(out_.to(), "\"}},\n");
     }
     fmt::format_to(out_.to(), "\"traceEvents\": [");
     for (std::size_t i = 0; i < ranks_.size(); ++i) write_rank(i);
@@ -199,7 +224,7 @@ class Writer {
     fmt::format_to(out_.to(), "\", \"pid\": {}, \"tid\": {}, \"ts\": ", *rank.rank, thread);
     append_us(out_.to(), aligned(index, rank.slices.start[row]) - base_);
     fmt::format_to(out_.to(), ", \"dur\": ");
-    append_us(out_.to(), rank.slices.duration[row]);
+    append_us(out_.to(), aligned(index, rank.slices.end(row)) - aligned(index, rank.slices.start[row]));
     const char* separator = ", \"args\": {";
     const auto argument = [&](std::string_view key, std::string_view value, bool quoted) {
       fmt::format_to(out_.to(), "{}\"{}\": {}", separator, key, quoted ? "\"" : "");

@@ -15,6 +15,23 @@ using base::Table;
 using diagnose::Diagnosis;
 using diagnose::StepParts;
 
+// Bold text while the report is put together; control characters of the trace never reach the terminal.
+constexpr char kBoldBegin = '\x01', kBoldEnd = '\x02';
+
+/// Names come from the trace: what a terminal would obey (C0, DEL, C1) is shown as "?".
+std::string clean(std::string_view text) {
+  std::string shown;
+  shown.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool c1 = byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    const bool obeyed = (byte < 0x20 && text[i] != kBoldBegin && text[i] != kBoldEnd) || byte == 0x7F || c1;
+    shown += obeyed ? '?' : text[i];
+    if (c1) ++i;
+  }
+  return shown;
+}
+
 std::string ms(std::int64_t ns) {
   return fmt::format("{:.3f}", static_cast<double>(ns) / 1e6);
 }
@@ -33,23 +50,37 @@ class Writer {
     kernels();
     operators();
     repairs();
-    return std::move(text_);
+    return with_bold(text_, options_.color);
   }
 
  private:
-  std::string bold(const std::string& text) const { return options_.color ? fmt::format("\x1b[1m{}\x1b[0m", text) : text; }
-  void line(const std::string& text = "") { text_ += text + "\n"; }
-  void heading(const std::string& text) { line(fmt::format("\n{}", bold(text))); }
+  static std::string bold(const std::string& text) { return kBoldBegin + text + kBoldEnd; }
+  static std::string with_bold(std::string_view text, bool color) {
+    std::string shown;
+    shown.reserve(text.size());
+    for (const char c : text) {
+      if (c == kBoldBegin) {
+        shown += color ? "\x1b[1m" : "";
+      } else if (c == kBoldEnd) {
+        shown += color ? "\x1b[0m" : "";
+      } else {
+        shown += c;
+      }
+    }
+    return shown;
+  }
+  void line(const std::string& text) { text_ += clean(text) + "\n"; }
+  void heading(const std::string& text) {
+    text_ += '\n';
+    line(bold(text));
+  }
   void rest(std::size_t count) {
     if (count > options_.rows) line(fmt::format("  ... {} more; --rows N or --json shows them", count - options_.rows));
   }
 
   /// The one line to read when only one is read.
   void verdict() {
-    for (const diagnose::Finding& finding : diagnosis_.findings) {
-      if (finding.kind == "late_rank") return line(bold("Verdict: " + finding.title));
-    }
-    if (!diagnosis_.findings.empty()) line(bold("Verdict: " + diagnosis_.findings.front().title));
+    if (const diagnose::Finding* main = main_finding(diagnosis_)) line(bold("Verdict: " + main->title));
   }
 
   void overview() {
@@ -160,7 +191,7 @@ class Writer {
     for (const char* title : {"count", "total", "share", "mean us", "max us"}) table.add_column(title);
     for (std::size_t i = 0; i < std::min(diagnosis_.kernels.size(), options_.rows); ++i) {
       const diagnose::KernelRow& row = diagnosis_.kernels[i];
-      table.add_row({base::shorten(row.name, 60), row.kind, base::format_count(row.count), ms(row.total),
+      table.add_row({base::shorten(clean(row.name), 60), row.kind, base::format_count(row.count), ms(row.total),
                      base::format_percent(all > 0 ? static_cast<double>(row.total) / static_cast<double>(all) : 0),
                      fmt::format("{:.1f}", static_cast<double>(row.total) / static_cast<double>(row.count) / 1e3),
                      fmt::format("{:.1f}", static_cast<double>(row.max) / 1e3)});
@@ -177,7 +208,7 @@ class Writer {
     for (const char* title : {"count", "self", "total"}) table.add_column(title);
     for (std::size_t i = 0; i < std::min(diagnosis_.operators.size(), options_.rows); ++i) {
       const diagnose::OperatorRow& row = diagnosis_.operators[i];
-      table.add_row({base::shorten(row.name, 60), base::format_count(row.count), ms(row.self), ms(row.total)});
+      table.add_row({base::shorten(clean(row.name), 60), base::format_count(row.count), ms(row.self), ms(row.total)});
     }
     text_ += table.to_string();
     rest(diagnosis_.operators.size());
@@ -185,7 +216,7 @@ class Writer {
 
   /// Every repair, summed over ranks, with the first place.
   void repairs() {
-    std::string lines;
+    std::vector<std::string> lines;
     for (std::size_t i = 0; i < static_cast<std::size_t>(trace::Repair::kCount); ++i) {
       const auto repair = static_cast<trace::Repair>(i);
       std::int64_t count = 0, ranks = 0;
@@ -198,16 +229,16 @@ class Writer {
       }
       if (first == nullptr) continue;
       const auto& row = first->repairs.row(repair);
-      lines += fmt::format("  {}x on {} rank{}: {}\n", base::format_count(count), ranks, ranks == 1 ? "" : "s",
-                           trace::repair_meaning(repair));
+      lines.push_back(fmt::format("  {}x on {} rank{}: {}", base::format_count(count), ranks, ranks == 1 ? "" : "s",
+                                  trace::repair_meaning(repair)));
       if (!row.first_place.empty()) {
-        lines += fmt::format("     first: {}, {} {}\n", first->source, row.first_place, row.first_detail);
+        lines.push_back(fmt::format("     first: {}, {} {}", first->source, row.first_place, row.first_detail));
       }
     }
-    for (const std::string& warning : trace_.warnings) lines += "  " + warning + "\n";
+    for (const std::string& warning : trace_.warnings) lines.push_back("  " + warning);
     if (lines.empty()) return;
     heading("About the input");
-    text_ += lines;
+    for (const std::string& text : lines) line(text);
   }
 
   const Diagnosis& diagnosis_;

@@ -43,6 +43,7 @@ struct Lane {
   std::string process;  // as recorded: process id, or device index
   std::string thread;   // as recorded: thread id, or stream number
   std::string name;     // thread or process name where the trace gives one
+  std::string process_name;
   bool device = false;
   Row begin = 0, end = 0;  // its rows
 };
@@ -72,7 +73,7 @@ struct CollectiveArgs {
   Row row = kNoRow;
   NameId collective = base::kNone<NameId>;
   NameId group = base::kNone<NameId>;        // process group name
-  NameId group_ranks = base::kNone<NameId>;  // as recorded, possibly abbreviated
+  NameId group_ranks = base::kNone<NameId>;  // alike on all ranks; of a transfer between two ranks only those two
   NameId dtype = base::kNone<NameId>;
   std::int64_t in_elements = -1;
   std::int64_t out_elements = -1;

@@ -30,7 +30,7 @@ std::string quoted(std::string_view text) {
 }
 
 KinetoWriter::KinetoWriter(Sink sink, Style style, std::int64_t rank, std::int64_t world_size)
-    : sink_(std::move(sink)), style_(style), rank_(rank), world_size_(world_size) {
+    : sink_(std::move(sink)), style_(std::move(style)), rank_(rank), world_size_(world_size) {
   if (style_.mark) sink_("\xEF\xBB\xBF");
   if (style_.bare_list) {
     sink_("[");
@@ -58,11 +58,16 @@ void KinetoWriter::header(bool first) {
          "[{\"id\": 0, \"name\": \"NVIDIA H100 80GB HBM3\", \"totalGlobalMem\": 85028896768, "
          "\"computeMajor\": 9, \"computeMinor\": 0, \"numSms\": 132}]");
   if (rank_ >= 0) {
-    member("distributedInfo",
-           fmt::format("{{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": 1, \"pg_config\": "
-                       "[{{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", "
-                       "\"pg_size\": {}}}], \"nccl_version\": \"2.21.5\"}}",
-                       rank_, world_size_, world_size_));
+    const std::string groups =
+        !style_.process_groups.empty()
+            ? style_.process_groups
+            : fmt::format(
+                  "[{{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", "
+                  "\"pg_size\": {}}}]",
+                  world_size_);
+    member("distributedInfo", fmt::format("{{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": 1, "
+                                          "\"pg_config\": {}, \"nccl_version\": \"2.21.5\"}}",
+                                          rank_, world_size_, groups));
   }
   member("displayTimeUnit", "\"ms\"");
   if (style_.clock == Clock::kRelativeUs) member("baseTimeNanoseconds", fmt::format("{}", kBaseTime));

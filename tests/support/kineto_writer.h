@@ -30,6 +30,7 @@ struct Style {
   bool trailing_comma = false;
   bool sequence = true;        // "Seq" of collectives, 2026
   bool windows_lines = false;  // \r\n, when pretty
+  std::string process_groups;  // JSON list for distributedInfo; empty = the default group alone
 };
 
 /// A slice and what the trace says of it, before any reader.
@@ -39,7 +40,7 @@ struct TrueSlice {
   std::int64_t process = 0, thread = 0;
   std::int64_t start = 0, duration = 0;  // ns since 1970; whole microseconds when the clock has no decimals
   std::int64_t correlation = 0;          // 0 = none
-  std::string args;                      // further members of "args" as JSON text: "\"Seq\": 3, \"dtype\": \"Float\""
+  std::string args = {};                 // further members of "args" as JSON text: "\"Seq\": 3, \"dtype\": \"Float\""
 };
 
 class KinetoWriter {

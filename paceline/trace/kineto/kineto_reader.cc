@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <unordered_map>
 
 #include "paceline/base/error.h"
 #include "paceline/trace/decimal.h"
 #include "paceline/trace/kineto/json_scan.h"
+#include "paceline/trace/kineto/rank_lists.h"
 
 namespace paceline::trace::kineto {
 namespace {
@@ -42,6 +45,7 @@ struct Fields {
   // from args
   std::string_view label, correlation, shapes, collective, group, group_ranks, dtype;
   std::string_view in_elements, out_elements, sequence, group_size;
+  std::string_view rank_start, rank_stride, source, destination;
   bool name_escaped = false;
 };
 
@@ -112,6 +116,10 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
       case 5:
         if (key == "dtype") target = &fields.dtype;
         break;
+      case 8:
+        if (key == "Src Rank") target = &fields.source;
+        if (key == "Dst Rank") target = &fields.destination;
+        break;
       case 10:
         if (key == "Group size") target = &fields.group_size;
         if (key == "Input Dims") target = &fields.shapes;
@@ -128,8 +136,12 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
       case 15:
         if (key == "Collective name") target = &fields.collective;
         break;
+      case 17:
+        if (key == "Global rank start") target = &fields.rank_start;
+        break;
       case 18:
         if (key == "Process Group Name") target = &fields.group;
+        if (key == "Global rank stride") target = &fields.rank_stride;
         break;
       case 19:
         if (key == "Process Group Ranks") target = &fields.group_ranks;
@@ -304,6 +316,31 @@ class Reader {
     trace_.repairs.add(repair, place(offset), excerpt(offset));
   }
 
+  /// Which ranks each process group has, by its name; PyTorch lists none where all take part.
+  void list_groups(const nlohmann::json& groups) {
+    for (const auto& group : groups) {
+      if (!group.is_object()) continue;
+      const auto name = group.find("pg_name"), ranks = group.find("ranks"), size = group.find("pg_size");
+      if (name == group.end() || !name->is_string() || ranks == group.end()) continue;
+      std::vector<std::int32_t> list;
+      if (ranks->is_string()) {
+        const auto entries = parse_rank_list(ranks->get<std::string>());
+        if (entries && !entries->cut) list = entries->ranks;
+      } else if (ranks->is_array()) {
+        for (const auto& rank : *ranks) {
+          if (rank.is_number_unsigned()) list.push_back(rank.get<std::int32_t>());
+        }
+      }
+      constexpr std::uint32_t kMostRanks = 1u << 22;
+      const bool all = list.empty() && size != group.end() && size->is_number_unsigned() &&
+                       size->get<std::uint64_t>() == trace_.world_size && trace_.world_size <= kMostRanks;
+      for (std::uint32_t rank = 0; all && rank < trace_.world_size; ++rank) {
+        list.push_back(static_cast<std::int32_t>(rank));
+      }
+      if (!list.empty()) group_lists_[name->get<std::string>()] = std::move(list);
+    }
+  }
+
   // --- the object around the events
 
   /// The whole document: an object with the events in it, or a bare list of events.
@@ -379,6 +416,7 @@ class Reader {
       trace_.world_size = number("world_size").value_or(0);
       const auto backend = json.find("backend");
       if (backend != json.end() && backend->is_string()) trace_.backend = backend->get<std::string>();
+      if (const auto groups = json.find("pg_config"); groups != json.end() && groups->is_array()) list_groups(*groups);
     } else if (key == "deviceProperties" && json.is_array()) {
       for (const auto& device : json) {
         if (!device.is_object()) continue;
@@ -690,6 +728,12 @@ class Reader {
     args.sequence = parse_integer(fields.sequence).value_or(-1);
     args.group_size = static_cast<std::int32_t>(parse_integer(fields.group_size).value_or(-1));
     trace_.collective_args.push_back(args);
+    const auto small = [](std::string_view text) {
+      const std::int64_t number = parse_integer(text).value_or(-1);
+      return static_cast<std::int32_t>(number >= 0 && number <= 0x7FFFFFFF ? number : -1);
+    };
+    group_facts_.push_back(
+        {small(fields.rank_start), small(fields.rank_stride), small(fields.source), small(fields.destination)});
   }
 
   std::optional<std::int64_t> time_of(const Fields& fields) {
@@ -758,8 +802,42 @@ class Reader {
       const auto thread = labels_.find(prefix + lane.thread);
       const auto process = labels_.find(prefix);
       lane.name = thread != labels_.end() ? thread->second : process != labels_.end() ? process->second : "";
+      if (process != labels_.end()) lane.process_name = process->second;
     }
+    name_groups();
     finish_slices(trace_);
+  }
+
+  /// Lists of ranks as one text for each group. distributedInfo may come behind the events, so this waits for the end.
+  void name_groups() {
+    std::map<std::tuple<NameId, NameId, std::int32_t, std::int32_t, std::int32_t>, NameId> known;
+    for (std::size_t i = 0; i < trace_.collective_args.size(); ++i) {
+      CollectiveArgs& args = trace_.collective_args[i];
+      const GroupFacts& facts = group_facts_[i];
+      if (facts.source >= 0 && facts.destination >= 0 && facts.source != facts.destination) {
+        // Ranks count their transfers to different peers together: the order between the two is what they share.
+        const auto [low, high] = std::minmax(facts.source, facts.destination);
+        args.group_ranks = trace_.names.intern(fmt::format("[{}, {}]", low, high));
+        args.sequence = -1;
+        continue;
+      }
+      const auto [at, added] = known.try_emplace(
+          {args.group_ranks, args.group, args.group_size, facts.rank_start, facts.rank_stride}, base::kNone<NameId>);
+      if (added) {
+        RankList list;
+        if (args.group_ranks != base::kNone<NameId>) list.text = trace_.names.text(args.group_ranks);
+        list.size = args.group_size;
+        list.start = facts.rank_start;
+        list.stride = facts.rank_stride;
+        if (args.group != base::kNone<NameId>) {
+          const auto listed = group_lists_.find(std::string(trace_.names.text(args.group)));
+          if (listed != group_lists_.end()) list.listed = &listed->second;
+        }
+        const std::string text = canonical_ranks(list);
+        at->second = text.empty() ? base::kNone<NameId> : trace_.names.intern(text);
+      }
+      args.group_ranks = at->second;
+    }
   }
 
   /// Durations of slices that came as a begin and an end: events are not sorted, so this waits for all of them. An end
@@ -858,6 +936,11 @@ class Reader {
   };
   std::vector<BeginEnd> begin_ends_;
   std::unordered_map<std::string, std::string> labels_;
+  struct GroupFacts {
+    std::int32_t rank_start, rank_stride, source, destination;
+  };
+  std::vector<GroupFacts> group_facts_;  // beside trace_.collective_args
+  std::unordered_map<std::string, std::vector<std::int32_t>> group_lists_;
   std::vector<std::uint64_t> flow_starts_, flow_ends_;
 };
 

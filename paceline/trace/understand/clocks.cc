@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <span>
 
 #include "paceline/base/statistics.h"
 #include "paceline/trace/understand/collectives.h"
@@ -14,41 +14,45 @@ constexpr double kNoise = 20'000;
 constexpr std::size_t kFitPoints = 200;  // Theil-Sen looks at pairs
 
 struct Sample {
-  double time;        // this rank's clock
-  double difference;  // this rank's end minus the reference's
+  std::int64_t time;        // this rank's clock
+  std::int64_t difference;  // this rank's end minus the reference's
 };
 
 /// Offset and drift that bring `samples` to 0; the drift only where it explains what the offset alone does not.
 Clock fit(std::vector<Sample> samples) {
-  std::vector<double> differences(samples.size());
-  std::transform(samples.begin(), samples.end(), differences.begin(), [](const Sample& s) { return s.difference; });
+  std::sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) { return a.time < b.time; });
+  const Sample origin = samples.front();  // differences beside its own are small: doubles hold them exactly
+  std::vector<double> times, differences;
+  for (const Sample& sample : samples) {
+    times.push_back(static_cast<double>(sample.time - origin.time));
+    differences.push_back(static_cast<double>(sample.difference - origin.difference));
+  }
   const auto residual_of = [&](double offset, double slope) {
     std::vector<double> distances(samples.size());
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const double at = samples[i].time - samples.front().time;
-      distances[i] = std::abs(samples[i].difference - offset - slope * at);
+      distances[i] = std::abs(differences[i] - offset - slope * times[i]);
     }
     return base::median(distances);
   };
   Clock clock;
   clock.known = true;
-  clock.since = static_cast<std::int64_t>(samples.front().time);
+  clock.since = origin.time;
   const double offset = base::median(differences);
-  clock.offset = static_cast<std::int64_t>(std::llround(offset));
   const double flat = residual_of(offset, 0.0);
+  clock.offset = origin.difference + std::llround(offset);
   clock.residual = static_cast<std::int64_t>(flat);
   const std::size_t stride = (samples.size() + kFitPoints - 1) / kFitPoints;
   std::vector<double> x, y;
   for (std::size_t i = 0; i < samples.size(); i += stride) {
-    x.push_back(samples[i].time - samples.front().time);
-    y.push_back(samples[i].difference);
+    x.push_back(times[i]);
+    y.push_back(differences[i]);
   }
   constexpr std::size_t kEnough = 6;
   if (x.size() >= kEnough) {
     const base::Line line = base::theil_sen(x, y);
     const double sloped = residual_of(line.intercept, line.slope);
     if (std::abs(line.slope) * x.back() > kNoise && sloped < flat / 4) {
-      clock.offset = static_cast<std::int64_t>(std::llround(line.intercept));
+      clock.offset = origin.difference + std::llround(line.intercept);
       clock.drift = line.slope;
       clock.residual = static_cast<std::int64_t>(sloped);
     }
@@ -59,39 +63,42 @@ Clock fit(std::vector<Sample> samples) {
   return clock;
 }
 
-/// Offsets spread from the first rank over the collectives that it shares with others, then from those on.
+/// Places the clocks of ranks that share collectives with a placed one; false when there was none.
+bool spread(Trace& trace, std::vector<char>& placed) {
+  std::vector<std::vector<Sample>> samples(trace.ranks.size());
+  for (const Collective& collective : trace.collectives) {
+    if (!ends_together(collective.kind) || collective.size() < 2) continue;
+    const std::span members(trace.members.data() + collective.members_begin, collective.size());
+    const auto anchor =
+        std::find_if(members.begin(), members.end(), [&](const Member& member) { return placed[member.rank] != 0; });
+    if (anchor == members.end()) continue;
+    const std::int64_t reference = trace.clocks[anchor->rank].align(trace.event(*anchor).end);
+    for (const Member& member : members) {
+      const std::int64_t end = trace.event(member).end;
+      if (placed[member.rank] == 0) samples[member.rank].push_back({end, end - reference});
+    }
+  }
+  bool any = false;
+  for (std::size_t rank = 0; rank < samples.size(); ++rank) {
+    if (samples[rank].empty()) continue;
+    trace.clocks[rank] = fit(std::move(samples[rank]));
+    placed[rank] = 1;
+    any = true;
+  }
+  return any;
+}
+
+/// Offsets spread from the first rank over the collectives that it shares with others, then from those on. Ranks that
+/// it does not reach are brought together among themselves, around the lowest of them.
 void estimate(Trace& trace) {
   trace.clocks.assign(trace.ranks.size(), Clock{});
-  if (trace.ranks.empty()) return;
-  trace.clocks[0].known = true;
-  std::vector<std::vector<Sample>> samples(trace.ranks.size());
-  while (true) {
-    for (auto& list : samples) list.clear();
-    for (const Collective& collective : trace.collectives) {
-      if (!ends_together(collective.kind) || collective.size() < 2) continue;
-      double reference = 0;
-      bool anchored = false;
-      for (std::uint32_t m = collective.members_begin; m < collective.members_end && !anchored; ++m) {
-        const Member& member = trace.members[m];
-        if (!trace.clocks[member.rank].known) continue;
-        reference = static_cast<double>(trace.clocks[member.rank].align(trace.event(member).end));
-        anchored = true;
-      }
-      if (!anchored) continue;
-      for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
-        const Member& member = trace.members[m];
-        if (trace.clocks[member.rank].known) continue;
-        const auto end = static_cast<double>(trace.event(member).end);
-        samples[member.rank].push_back({end, end - reference});
-      }
+  std::vector<char> placed(trace.ranks.size(), 0);
+  for (std::size_t root = 0; root < placed.size(); ++root) {
+    if (placed[root] != 0) continue;
+    placed[root] = 1;
+    trace.clocks[root].known = root == 0;
+    while (spread(trace, placed)) {
     }
-    bool progress = false;
-    for (std::size_t rank = 0; rank < samples.size(); ++rank) {
-      if (samples[rank].empty()) continue;
-      trace.clocks[rank] = fit(std::move(samples[rank]));
-      progress = true;
-    }
-    if (!progress) break;
   }
 }
 

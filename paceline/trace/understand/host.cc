@@ -1,6 +1,7 @@
 #include "paceline/trace/understand/host.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "paceline/trace/understand/names.h"
 
@@ -13,7 +14,9 @@ bool is_step(std::string_view name) {
 
 /// Collectives that run on a thread of their own ("gloo:all_reduce") are communication, not host work.
 bool is_host_collective(const RankTrace& trace, Row row) {
-  return trace.slices.category[row] == Category::kUserAnnotation && trace.name(row).starts_with("gloo:");
+  const Category category = trace.slices.category[row];
+  const bool host = category == Category::kUserAnnotation || category == Category::kCpuOp;
+  return host && trace.name(row).starts_with("gloo:");
 }
 
 /// Innermost slice at every moment of one thread. Slices that overlap without nesting are cut at the start of the next.
@@ -48,7 +51,8 @@ std::vector<HostSegment> innermost(const RankTrace& trace, const Lane& lane) {
   return segments;
 }
 
-/// `front` wherever it is in a slice, else `back`.
+}  // namespace
+
 std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const std::vector<HostSegment>& back) {
   std::vector<HostSegment> result;
   result.reserve(front.size() + back.size());
@@ -62,7 +66,7 @@ std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const st
       const bool inside = j < back.size() && back[j].begin <= now;
       const std::int64_t stop =
           inside ? std::min(to, back[j].end) : (j < back.size() ? std::min(to, back[j].begin) : to);
-      result.push_back({now, stop, inside ? back[j].row : kNoRow});
+      result.push_back({now, stop, inside ? back[j].row : kNoRow, inside ? back[j].layer : std::uint8_t{0}});
       now = stop;
     }
   };
@@ -76,8 +80,6 @@ std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const st
   return result;
 }
 
-}  // namespace
-
 std::optional<LaneId> main_thread(const RankTrace& trace) {
   const Slices& slices = trace.slices;
   std::optional<LaneId> best;
@@ -85,7 +87,7 @@ std::optional<LaneId> main_thread(const RankTrace& trace) {
   for (std::uint32_t id = 0; id < trace.lanes.size(); ++id) {
     const Lane& lane = trace.lanes[id];
     if (lane.device) continue;
-    std::int64_t time = 0, covered_until = 0;
+    std::int64_t time = 0, covered_until = std::numeric_limits<std::int64_t>::min();
     for (Row row = lane.begin; row < lane.end; ++row) {
       if (slices.category[row] == Category::kUserAnnotation && is_step(trace.name(row))) return LaneId{id};
       if (slices.category[row] != Category::kCpuOp || slices.end(row) <= covered_until) continue;

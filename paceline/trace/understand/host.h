@@ -6,10 +6,11 @@
 
 namespace paceline::trace {
 
-/// What the host was doing: the innermost slice of the threads that do the training, one after the other.
+/// What ran from `begin` to `end` (ns): a slice, or nothing. `layer` tells apart what was laid over what.
 struct HostSegment {
-  std::int64_t begin, end;  // ns
-  Row row;                  // innermost slice; kNoRow = in no slice
+  std::int64_t begin, end;
+  Row row;  // kNoRow = in no slice
+  std::uint8_t layer = 0;
 };
 
 /// The thread that drives the steps: the one with ProfilerStep annotations, else the one with the most operator time.
@@ -19,5 +20,8 @@ std::optional<LaneId> main_thread(const RankTrace& trace);
 /// Segments of the main thread, and of autograd threads while they run an operator (the main thread only waits for them
 /// then). Ordered, disjoint, without holes from the first to the last slice. O(rows).
 std::vector<HostSegment> host_timeline(const RankTrace& trace);
+
+/// `front` wherever it is in a slice, else `back`. Both ordered and disjoint. O(segments).
+std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const std::vector<HostSegment>& back);
 
 }  // namespace paceline::trace

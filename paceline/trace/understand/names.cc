@@ -11,7 +11,11 @@ namespace {
 std::string folded(std::string_view name) {
   std::string text;
   text.reserve(name.size());
-  for (const char c : name) {
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    if (name.substr(at).starts_with(kUnnamed)) at += kUnnamed.size();
+    if (at == name.size()) break;
+    const char c = name[at];
     if (c == '(' || c == '<') break;  // arguments and template parameters
     if (c >= 'A' && c <= 'Z')
       text += static_cast<char>(c - 'A' + 'a');
@@ -47,6 +51,37 @@ CollectiveKind kind_in(std::string_view text) {
   return CollectiveKind::kNone;
 }
 
+/// Kernels of libraries other than NCCL and its kin, known by a word in their name.
+CollectiveKind kind_of_other_library(std::string_view text) {
+  const auto has = [&](std::string_view word) { return text.find(word) != std::string_view::npos; };
+  // "void cross_device_reduce_1stage<...>": vLLM's and SGLang's own all-reduce;
+  // "allreduce_fusion_kernel_oneshot_lamport", "oneShotAllReduceKernel": TensorRT-LLM's and FlashInfer's;
+  // "two_shot_all_reduce_kernel": PyTorch's symmetric memory.
+  if (has("crossdevicereduce") || has("allreducefusionkernel") || has("shotallreduce")) {
+    return CollectiveKind::kAllReduce;
+  }
+  // "multimem_all_gather_kernel<...>": PyTorch's symmetric memory.
+  if (has("multimem")) return kind_in(text);
+  // "deep_ep::internode_ll::dispatch<...>", "deep_ep::intranode::cached_notify_combine<2>": tokens to experts and back.
+  if (has("deepep::")) {
+    const bool moves = has("dispatch") || has("combine") || has("notify");
+    return moves && !has("layout") ? CollectiveKind::kAllToAll : CollectiveKind::kNone;
+  }
+  if (has("moealltoall")) return CollectiveKind::kAllToAll;
+  // "nvshmemi_...", "nvshmem_...": NVIDIA's one-sided transfers; "rocshmem_...": AMD's.
+  if (has("nvshmem") || has("rocshmem")) {
+    const CollectiveKind kind = kind_in(text);
+    return kind == CollectiveKind::kNone ? CollectiveKind::kUnknown : kind;
+  }
+  // "userbuffers_fp16_sum_inplace_gpu_rr_rs_oop", "kuserbuffers_pushsend": Transformer Engine.
+  if (has("userbuffers")) {
+    if (has("rrrs")) return CollectiveKind::kReduceScatter;
+    if (has("rrag")) return CollectiveKind::kAllGather;
+    return has("sum") ? CollectiveKind::kAllReduce : CollectiveKind::kSendRecv;
+  }
+  return CollectiveKind::kNone;
+}
+
 }  // namespace
 
 std::string_view collective_name(CollectiveKind kind) {
@@ -58,11 +93,20 @@ std::string_view collective_name(CollectiveKind kind) {
 
 CollectiveKind kind_of_kernel(std::string_view name) {
   const std::string text = folded(name.substr(0, 160));
-  // "void cross_device_reduce_1stage<...>": vLLM's and TensorRT-LLM's own all-reduce kernels.
-  if (text.find("crossdevicereduce") != std::string::npos) return CollectiveKind::kAllReduce;
-  const bool nccl = text.starts_with("nccl") || text.find("ncclkernel") != std::string::npos ||
-                    text.find("nccldevkernel") != std::string::npos || text.starts_with("rccl");
-  return nccl ? kind_in(text) : CollectiveKind::kNone;
+  const bool library = text.starts_with("nccl") || text.starts_with("rccl") || text.starts_with("hccl") ||
+                       text.find("ncclkernel") != std::string::npos ||
+                       text.find("nccldevkernel") != std::string::npos || text.find("mscclkernel") != std::string::npos;
+  if (!library) return kind_of_other_library(text);
+  const CollectiveKind kind = kind_in(text);
+  return kind == CollectiveKind::kNone ? CollectiveKind::kUnknown : kind;
+}
+
+bool is_communication_span(std::string_view name) {
+  static constexpr std::array<std::string_view, 12> kPrefixes{
+      "nccl:", "nccl2:", "c10d::", "_c10d_functional::", "gloo:",    "rccl:", "hccl:",
+      "xccl:", "ucc:",   "mpi:",   "symm_mem::",         "deep_ep::"};
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 CollectiveKind kind_of_span(std::string_view name) {

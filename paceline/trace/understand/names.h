@@ -22,8 +22,12 @@ enum class CollectiveKind : std::uint8_t {
 std::string_view collective_name(CollectiveKind kind);
 
 /// Kind of a device kernel by its name: NCCL of every generation (ncclKernel_*, ncclDevKernel_*, lower case), RCCL,
-/// custom all-reduce kernels; kNone for everything else.
+/// MSCCL, custom all-reduce kernels (vLLM, TensorRT-LLM, FlashInfer), symmetric memory, DeepEP, NVSHMEM, Transformer
+/// Engine's userbuffers; kNone for everything else.
 CollectiveKind kind_of_kernel(std::string_view name);
+
+/// Whether a host-side span stands for communication by its prefix: "nccl:", "nccl2:", "c10d::", "gloo:", ...
+bool is_communication_span(std::string_view name);
 
 /// Kind of a host-side span that stands for a collective ("nccl:all_reduce", "gloo:broadcast", "c10d::allreduce_") or
 /// of the "Collective name" argument ("allreduce", "_allgather_base").

@@ -1,8 +1,10 @@
 #include "paceline/trace/understand/summary.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 #include "paceline/trace/decimal.h"
@@ -12,8 +14,9 @@
 namespace paceline::trace {
 namespace {
 
-constexpr std::size_t kItemsPerWindow = 8;  // of each kind; what is left is too small to be a cause
+constexpr std::size_t kItemsPerSlot = 8;  // by name; the rest of each activity is summed
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kUnknownTime = std::numeric_limits<std::int64_t>::min();
 
 enum class Use : std::uint8_t { kNone, kCompute, kCommunication, kCopy };
 
@@ -55,7 +58,7 @@ class Reducer {
     find_collectives();
     collect_intervals();
     split_steps();
-    fill_windows();
+    fill_slots();
     sum_kernels();
     sum_operators();
     sum_device();
@@ -71,7 +74,9 @@ class Reducer {
     return kept;
   }
 
-  std::int64_t launch_time(Row row) const { return launcher_[row] == kNoRow ? -1 : slices_.start[launcher_[row]]; }
+  std::int64_t launch_time(Row row) const {
+    return launcher_[row] == kNoRow ? kUnknownTime : slices_.start[launcher_[row]];
+  }
 
   /// What each row occupies the rank with, and the device rows in order of their start.
   void classify() {
@@ -103,12 +108,15 @@ class Reducer {
       if (segment.row != kNoRow) of_lane[base::index(slices_.lane[segment.row])] = true;
     }
     for (Row row = 0; row < slices_.size(); ++row) {
-      const std::string_view name = trace_.name(row);
       const Category category = slices_.category[row];
-      if (category == Category::kUserAnnotation && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
-      const bool waits = name.starts_with("c10d::") || name.starts_with("gloo:");
-      if (category == Category::kCpuOp && !waits && of_lane[base::index(slices_.lane[row])]) use_[row] = Use::kCompute;
-      if (category == Category::kCpuOp && name.starts_with("gloo:")) use_[row] = Use::kCommunication;
+      if (category != Category::kUserAnnotation && category != Category::kCpuOp) continue;
+      const std::string_view name = trace_.name(row);
+      if (name.starts_with("gloo:")) {
+        use_[row] = Use::kCommunication;
+      } else if (category == Category::kCpuOp && of_lane[base::index(slices_.lane[row])]) {
+        const bool waits = name.starts_with("c10d::") || name == "record_param_comms";
+        if (!waits) use_[row] = Use::kCompute;
+      }
     }
   }
 
@@ -131,6 +139,7 @@ class Reducer {
     if (!summary_.marks_steps) {
       StepSummary whole;
       whole.begin = kNever;
+      whole.end = kUnknownTime;
       for (Row row = 0; row < slices_.size(); ++row) {
         if (slices_.category[row] == Category::kOther) continue;  // spans of the profiler itself
         whole.begin = std::min(whole.begin, slices_.start[row]);
@@ -205,7 +214,7 @@ class Reducer {
     }
     const auto next = std::lower_bound(device_rows_.begin(), device_rows_.end(), gap.end,
                                        [&](Row row, std::int64_t time) { return slices_.start[row] < time; });
-    const std::int64_t launched = next == device_rows_.end() ? -1 : launch_time(*next);
+    const std::int64_t launched = next == device_rows_.end() ? kUnknownTime : launch_time(*next);
     if (launched > gap.begin) {
       step.idle_host += gap.length();
     } else if (gap.length() < kKernelGap) {
@@ -239,13 +248,24 @@ class Reducer {
     }
   }
 
+  /// "[0, 1] as 5": rank lists tell groups of one name apart, names tell groups of the same ranks apart (a job may have
+  /// several, each with its own order). Kineto cuts long lists, then the name has to do.
+  NameId group_of(const CollectiveArgs& args) {
+    const bool whole = args.group_ranks != base::kNone<NameId> && !trace_.names.text(args.group_ranks).empty() &&
+                       trace_.names.text(args.group_ranks).find("...") == std::string_view::npos;
+    if (!whole) return keep(args.group);
+    if (args.group == base::kNone<NameId>) return keep(args.group_ranks);
+    const auto [known, added] = groups_.try_emplace({args.group_ranks, args.group});
+    if (added) {
+      std::string text(trace_.names.text(args.group_ranks));
+      known->second = summary_.names.intern(text.append(kGroupAs).append(trace_.names.text(args.group)));
+    }
+    return known->second;
+  }
+
   void describe_by_args(const CollectiveArgs& args, CommEvent& event) {
     if (event.group == base::kNone<NameId>) {
-      // Rank lists name a group alike on all ranks; Kineto cuts long ones, then the group's own name has to do.
-      const bool whole = args.group_ranks != base::kNone<NameId> &&
-                         trace_.names.text(args.group_ranks).find("...") == std::string_view::npos &&
-                         !trace_.names.text(args.group_ranks).empty();
-      event.group = keep(whole ? args.group_ranks : args.group);
+      event.group = group_of(args);
     }
     if (event.sequence < 0) event.sequence = args.sequence;
     if (event.elements < 0) event.elements = std::max(args.in_elements, args.out_elements);
@@ -276,22 +296,68 @@ class Reducer {
         event.elements = elements_in(trace_.names.text(slices_.shapes[row]));
       }
       event.issued = event.on_device && launcher_[row] != kNoRow ? launch_time(row) : event.begin;
+      event.layer = keep(span_around(event.on_device ? launcher_[row] : row));
       summary_.collectives.push_back(event);
     }
   }
 
-  // --- windows before collectives -----------------------------------------------------------------------------------
+  // --- slots --------------------------------------------------------------------------------------------------------
+  enum Layer : std::uint8_t { kIdleLayer, kCopyLayer, kCommunicationLayer, kComputeLayer };
+
   struct ItemKey {
-    WindowItem::Kind kind;
-    NameId name, span;
-    bool operator==(const ItemKey&) const = default;
+    Activity activity;
+    NameId name, op, shape, span;
+    auto operator<=>(const ItemKey&) const = default;
   };
   struct ItemHash {
     std::size_t operator()(const ItemKey& key) const {
-      return (std::size_t{base::index(key.name)} << 32 | base::index(key.span)) * 0x9E3779B97F4A7C15u ^
-             static_cast<std::size_t>(key.kind);
+      std::uint64_t hash = static_cast<std::uint64_t>(key.activity);
+      for (const NameId id : {key.name, key.op, key.shape, key.span}) {
+        hash = (hash ^ base::index(id)) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 29;
+      }
+      return hash;
     }
   };
+  struct Charge {
+    std::int64_t time = 0;
+    std::uint32_t count = 0;
+  };
+  using Charges = std::unordered_map<ItemKey, Charge, ItemHash>;
+
+  /// Rows of one use, one after the other: of two that overlap the first goes on and the second gets what is left.
+  std::vector<HostSegment> segments_of(Use use, Layer layer) const {
+    std::vector<Row> rows;
+    for (Row row = 0; row < slices_.size(); ++row) {
+      if (use_[row] == use) rows.push_back(row);
+    }
+    std::stable_sort(rows.begin(), rows.end(), [&](Row a, Row b) { return slices_.start[a] < slices_.start[b]; });
+    std::vector<HostSegment> segments;
+    std::int64_t now = std::numeric_limits<std::int64_t>::min();
+    for (const Row row : rows) {
+      const std::int64_t begin = std::max(slices_.start[row], now);
+      if (slices_.end(row) <= begin) continue;
+      now = slices_.end(row);
+      segments.push_back({begin, now, row, layer});
+    }
+    return segments;
+  }
+
+  /// Host segments where `intervals` are, for CPU jobs whose computation is what the host does.
+  static std::vector<HostSegment> clipped(const std::vector<HostSegment>& segments, const Intervals& intervals,
+                                          Layer layer) {
+    std::vector<HostSegment> result;
+    std::size_t j = 0;
+    for (const HostSegment& segment : segments) {
+      while (j < intervals.size() && intervals[j].end <= segment.begin) ++j;
+      for (std::size_t k = j; k < intervals.size() && intervals[k].begin < segment.end; ++k) {
+        const std::int64_t begin = std::max(segment.begin, intervals[k].begin);
+        const std::int64_t end = std::min(segment.end, intervals[k].end);
+        if (begin < end && segment.row != kNoRow) result.push_back({begin, end, segment.row, layer});
+      }
+    }
+    return result;
+  }
 
   /// The annotation nearest around a host row, other than the step itself.
   NameId span_around(Row row) const {
@@ -304,81 +370,139 @@ class Reducer {
     return base::kNone<NameId>;
   }
 
-  void add_items(std::unordered_map<ItemKey, std::int64_t, ItemHash>& sums) {
-    std::vector<WindowItem> items;
-    items.reserve(sums.size());
-    for (const auto& [key, time] : sums) items.push_back({key.kind, key.name, key.span, time});
-    const auto larger = [](const WindowItem& a, const WindowItem& b) {
-      if (a.time != b.time) return a.time > b.time;
-      if (a.name != b.name) return a.name < b.name;
-      return a.span < b.span;
-    };
-    std::sort(items.begin(), items.end(), larger);
-    if (items.size() > kItemsPerWindow) items.resize(kItemsPerWindow);
-    for (WindowItem& item : items) {
-      item.name = keep(item.name);
-      item.span = keep(item.span);
-      summary_.window_items.push_back(item);
-    }
-    sums.clear();
+  Row operator_around(Row row) const {
+    while (row != kNoRow && slices_.category[row] != Category::kCpuOp) row = parent_[row];
+    return row;
   }
 
-  std::int64_t step_begin_before(std::int64_t time) const {
-    std::int64_t begin = summary_.steps.empty() ? time : summary_.steps.front().begin;
-    for (const StepSummary& step : summary_.steps) {
-      if (step.begin <= time) begin = step.begin;
+  ItemKey device_item(Activity activity, Row row) const {
+    ItemKey key{activity, slices_.name[row], base::kNone<NameId>, base::kNone<NameId>, base::kNone<NameId>};
+    const Row host = launcher_[row] == kNoRow ? host_row(row) : launcher_[row];
+    const Row op = operator_around(host);
+    if (op != kNoRow) {
+      key.op = slices_.name[op];
+      key.shape = slices_.shapes[op];
     }
-    return std::min(begin, time);
+    key.span = span_around(host);
+    return key;
   }
 
-  void fill_windows() {
-    if (summary_.collectives.empty()) return;
-    const std::vector<HostSegment> timeline = host_timeline(trace_);
-    std::unordered_map<ItemKey, std::int64_t, ItemHash> sums;
-    const std::int64_t first_begin = step_begin_before(summary_.collectives.front().issued);
-    std::int64_t host_from = first_begin, device_from = first_begin;
-    std::size_t segment = 0, device = 0;
-    for (CommEvent& event : summary_.collectives) {
-      event.items_begin = static_cast<std::uint32_t>(summary_.window_items.size());
-      event.host_window = std::min(host_from, event.issued);
-      while (segment < timeline.size() && timeline[segment].end <= event.host_window) ++segment;
-      for (std::size_t i = segment; i < timeline.size() && timeline[i].begin < event.issued; ++i) {
-        const std::int64_t time =
-            std::min(timeline[i].end, event.issued) - std::max(timeline[i].begin, event.host_window);
-        const Row row = timeline[i].row;
-        const bool gap = row == kNoRow || trace_.name(row).starts_with("ProfilerStep#");
-        sums[{gap ? WindowItem::Kind::kHostGap : WindowItem::Kind::kHostOp,
-              gap ? base::kNone<NameId> : slices_.name[row], gap ? base::kNone<NameId> : span_around(row)}] += time;
+  /// A row of a host thread stands for itself.
+  Row host_row(Row row) const { return trace_.lanes[base::index(slices_.lane[row])].device ? kNoRow : row; }
+
+  ItemKey idle_item(Row host) const {
+    const bool gap = host == kNoRow || trace_.name(host).starts_with("ProfilerStep#");
+    if (gap) {
+      return {Activity::kHostGap, base::kNone<NameId>, base::kNone<NameId>, base::kNone<NameId>, span_around(host)};
+    }
+    return {Activity::kHostOp, slices_.name[host], base::kNone<NameId>, slices_.shapes[host], span_around(host)};
+  }
+
+  /// What an idle stretch is charged to, by what ends it; kHostOp stands for both kinds of host time.
+  Activity idle_kind(Interval gap) const {
+    if (!summary_.has_device) return Activity::kHostOp;
+    const auto next = std::lower_bound(device_rows_.begin(), device_rows_.end(), gap.end,
+                                       [&](Row row, std::int64_t time) { return slices_.start[row] < time; });
+    if (next == device_rows_.end() || next == device_rows_.begin()) return Activity::kHostOp;
+    const std::int64_t launched = launch_time(*next);
+    if (launched > gap.begin) return Activity::kHostOp;
+    return gap.length() < kKernelGap ? Activity::kLaunchGap : Activity::kHeldBack;
+  }
+
+  void fill_slots() {
+    if (summary_.steps.empty()) return;
+    const std::vector<HostSegment> host = host_timeline(trace_);
+    const std::vector<HostSegment> compute =
+        summary_.has_device ? segments_of(Use::kCompute, kComputeLayer) : clipped(host, compute_, kComputeLayer);
+    const std::vector<HostSegment> all = overlay(compute, overlay(segments_of(Use::kCommunication, kCommunicationLayer),
+                                                                  overlay(segments_of(Use::kCopy, kCopyLayer), host)));
+
+    std::vector<std::int64_t> marks;
+    for (const StepSummary& step : summary_.steps) marks.insert(marks.end(), {step.begin, step.end});
+    for (const CommEvent& event : summary_.collectives) marks.insert(marks.end(), {event.begin, event.end});
+    std::sort(marks.begin(), marks.end());
+    marks.erase(std::unique(marks.begin(), marks.end()), marks.end());
+    const std::int64_t first = summary_.steps.front().begin;
+    std::int64_t last = first;
+    for (const StepSummary& step : summary_.steps) last = std::max(last, step.end);
+    std::erase_if(marks, [&](std::int64_t mark) { return mark < first || mark > last; });
+
+    Charges charges;
+    std::size_t at = 0;
+    Interval idle{first, first};  // the whole idle stretch that the current one belongs to
+    for (std::size_t m = 0; m + 1 < marks.size(); ++m) {
+      const Interval window{marks[m], marks[m + 1]};
+      while (at < all.size() && all[at].end <= window.begin) ++at;
+      std::int64_t now = window.begin;
+      for (std::size_t i = at; now < window.end; ++i) {
+        const bool none = i >= all.size() || all[i].begin >= window.end;
+        const std::int64_t begin = none ? window.end : std::max(all[i].begin, window.begin);
+        if (begin > now) charge_idle({now, begin}, kNoRow, idle, charges);
+        if (none) break;
+        const HostSegment& segment = all[i];
+        now = std::min(segment.end, window.end);
+        if (segment.layer == kIdleLayer) {
+          charge_idle({begin, now}, segment.row, idle, charges);
+        } else {
+          const Activity activity = segment.layer == kComputeLayer         ? Activity::kCompute
+                                    : segment.layer == kCommunicationLayer ? Activity::kCommunication
+                                                                           : Activity::kCopy;
+          add_charge(device_item(activity, segment.row), now - begin, segment.begin >= window.begin, charges);
+        }
       }
-      add_items(sums);
-      if (event.on_device) {
-        event.device_window = std::min(device_from, event.begin);
-        add_device_items({event.device_window, event.begin}, device, sums);
-      }
-      event.items_end = static_cast<std::uint32_t>(summary_.window_items.size());
-      host_from = event.issued;
-      device_from = std::max(device_from, event.end);
+      add_slot(window, charges);
     }
   }
 
-  void add_device_items(Interval window, std::size_t& device,
-                        std::unordered_map<ItemKey, std::int64_t, ItemHash>& sums) {
-    while (device < device_rows_.size() && slices_.end(device_rows_[device]) <= window.begin) ++device;
-    std::int64_t busy = 0, covered_until = window.begin;
-    for (std::size_t i = device; i < device_rows_.size() && slices_.start[device_rows_[i]] < window.end; ++i) {
-      const Row row = device_rows_[i];
-      if (use_[row] == Use::kCommunication) continue;
-      const std::int64_t begin = std::max(slices_.start[row], covered_until);
-      const std::int64_t end = std::min(slices_.end(row), window.end);
-      if (end <= begin) continue;
-      sums[{WindowItem::Kind::kDeviceWork, slices_.name[row], base::kNone<NameId>}] += end - begin;
-      busy += end - begin;
-      covered_until = end;
+  static void add_charge(const ItemKey& key, std::int64_t time, bool began, Charges& charges) {
+    Charge& charge = charges[key];
+    charge.time += time;
+    charge.count += began ? 1 : 0;
+  }
+
+  void charge_idle(Interval part, Row host, Interval& idle, Charges& charges) const {
+    if (part.begin >= idle.end) {  // a new idle stretch: from the busy time before it to the one after it
+      const auto next = std::partition_point(busy_.begin(), busy_.end(),
+                                             [&](const Interval& busy) { return busy.begin <= part.begin; });
+      idle.begin = next == busy_.begin() ? part.begin : std::prev(next)->end;
+      idle.end = next == busy_.end() ? kNever : next->begin;
     }
-    if (window.length() > busy) {
-      sums[{WindowItem::Kind::kDeviceIdle, base::kNone<NameId>, base::kNone<NameId>}] += window.length() - busy;
+    const Activity kind = idle.end == kNever ? Activity::kHostOp : idle_kind(idle);
+    if (kind == Activity::kHostOp) {
+      add_charge(idle_item(host), part.length(), true, charges);
+    } else {
+      constexpr NameId kNoName = base::kNone<NameId>;
+      add_charge({kind, kNoName, kNoName, kNoName, kNoName}, part.length(), true, charges);
     }
-    add_items(sums);
+  }
+
+  void add_slot(Interval window, Charges& charges) {
+    std::vector<std::pair<ItemKey, Charge>> items(charges.begin(), charges.end());
+    std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) {
+      return a.second.time != b.second.time ? a.second.time > b.second.time : a.first < b.first;
+    });
+    Slot slot{window.begin, window.end, static_cast<std::uint32_t>(summary_.slot_items.size()), 0};
+    std::array<Charge, 7> rest{};
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto& [key, charge] = items[i];
+      if (i >= kItemsPerSlot) {
+        Charge& sum = rest[static_cast<std::size_t>(key.activity)];
+        sum.time += charge.time;
+        sum.count += charge.count;
+        continue;
+      }
+      summary_.slot_items.push_back(
+          {key.activity, keep(key.name), keep(key.op), keep(key.shape), keep(key.span), charge.count, charge.time});
+    }
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      constexpr NameId kNoName = base::kNone<NameId>;
+      if (rest[i].time == 0) continue;
+      summary_.slot_items.push_back(
+          {static_cast<Activity>(i), kNoName, kNoName, kNoName, kNoName, rest[i].count, rest[i].time});
+    }
+    slot.items_end = static_cast<std::uint32_t>(summary_.slot_items.size());
+    summary_.slots.push_back(slot);
+    charges.clear();
   }
 
   // --- tables -------------------------------------------------------------------------------------------------------
@@ -472,6 +596,7 @@ class Reducer {
   ReduceOptions options_;
   RankSummary summary_;
   std::vector<NameId> kept_;  // of the trace's names, in the summary
+  std::map<std::pair<NameId, NameId>, NameId> groups_;
   std::vector<Row> launcher_, parent_;
   std::vector<Use> use_;
   std::vector<Row> device_rows_;  // by start
@@ -482,9 +607,19 @@ class Reducer {
 
 }  // namespace
 
+std::string_view activity_name(Activity activity) {
+  static constexpr std::array<std::string_view, 7> kNames{"compute",  "communication", "copy",     "host_op",
+                                                          "host_gap", "launch_gap",    "held_back"};
+  return kNames[static_cast<std::size_t>(activity)];
+}
+
+RankSummary reduce(const RankTrace& trace, const ReduceOptions& options) {
+  return Reducer(trace, options).run();
+}
+
 RankSummary reduce(RankTrace&& trace, const ReduceOptions& options) {
   const RankTrace rows = std::move(trace);  // released on return
-  return Reducer(rows, options).run();
+  return reduce(rows, options);
 }
 
 }  // namespace paceline::trace

@@ -28,14 +28,41 @@ struct StepSummary {
 /// HTA's threshold for "kernel wait" (strictly below 30 us); see its idle time breakdown.
 inline constexpr std::int64_t kKernelGap = 30'000;
 
-/// What filled the time before a collective, largest first.
-struct WindowItem {
-  enum class Kind : std::uint8_t { kHostOp, kHostGap, kDeviceWork, kDeviceIdle };
-  Kind kind;
-  NameId name;  // innermost operator, span or kernel; kNone for gaps
-  NameId span;  // the annotation around it, e.g. "load_batch"; kNone outside any
-  std::int64_t time;
+/// What a moment of a rank is charged to. Where several things run at once the first of these counts, so that the
+/// charges of a rank add up to its time.
+enum class Activity : std::uint8_t {
+  kCompute,
+  kCommunication,  // exposed: no computation runs
+  kCopy,           // exposed
+  kHostOp,         // the device is idle because the host launches late, and the host runs an operator, call or span
+  kHostGap,        // likewise, and the host is in no operator: Python, a pause, another process
+  kLaunchGap,      // a gap below kKernelGap between kernels launched in time
+  kHeldBack        // idle although launched in time: held back by a dependency
 };
+
+/// "compute", "communication", "copy", "host_op", "host_gap", "launch_gap", "held_back".
+std::string_view activity_name(Activity activity);
+
+/// Time of one rank charged to one thing.
+struct SlotItem {
+  Activity activity;
+  NameId name;          // kernel, operator, call or collective; kNone = no name, or the rest of many small ones
+  NameId op;            // operator that launched it
+  NameId shape;         // "Input Dims" of that operator
+  NameId span;          // annotation around it, e.g. "load_batch" or "FSDP::all_gather (layers.3)"
+  std::uint32_t count;  // how many began here
+  std::int64_t time;    // ns
+};
+
+/// A stretch of a rank's time between two marks: begins and ends of its collectives and steps. Its items, largest
+/// first, add up to its length.
+struct Slot {
+  std::int64_t begin, end;
+  std::uint32_t items_begin, items_end;  // in RankSummary::slot_items
+};
+
+/// Between the ranks and the name of a process group.
+inline constexpr std::string_view kGroupAs = " as ";
 
 /// A collective as one rank saw it.
 struct CommEvent {
@@ -44,13 +71,11 @@ struct CommEvent {
   std::int64_t sequence = -1;       // NCCL's own number, when recorded
   std::int64_t elements = -1;       // of the larger side; -1 = not recorded
   NameId name = base::kNone<NameId>;
-  NameId group = base::kNone<NameId>;  // identity of the process group; kNone = the only one
+  NameId group = base::kNone<NameId>;  // identity of the process group, "<ranks> as <name>"; kNone = the only one
   NameId dtype = base::kNone<NameId>;
   CollectiveKind kind = CollectiveKind::kUnknown;
+  NameId layer = base::kNone<NameId>;  // annotation around its launch
   bool on_device = false;
-  // The windows that end at `issued` (host) and `begin` (device), back to the collective before this one.
-  std::int64_t host_window = 0, device_window = 0;  // where they begin
-  std::uint32_t items_begin = 0, items_end = 0;     // in RankSummary::window_items
 };
 
 struct NameTotal {
@@ -77,7 +102,8 @@ struct RankSummary : RankHeader {
   base::InternTable names;
   std::vector<StepSummary> steps;
   std::vector<CommEvent> collectives;  // by begin
-  std::vector<WindowItem> window_items;
+  std::vector<Slot> slots;             // tile the time from the first step's begin to the last one's end
+  std::vector<SlotItem> slot_items;
   std::vector<NameTotal> kernels;    // device work by name, largest total first
   std::vector<NameTotal> operators;  // host operators by name, largest self time first
   DeviceTotals device;
@@ -92,7 +118,8 @@ struct ReduceOptions {
   bool skip_last_step = false;
 };
 
-/// Reduces a rank to its summary: O(rows log rows) time, O(rows) scratch.
+/// Reduces a rank to its summary: O(rows log rows) time, O(rows) scratch. Given an rvalue it releases the rows.
+RankSummary reduce(const RankTrace& trace, const ReduceOptions& options = {});
 RankSummary reduce(RankTrace&& trace, const ReduceOptions& options = {});
 
 }  // namespace paceline::trace

@@ -40,7 +40,7 @@ struct Clock {
   double drift = 0;           // ns per ns, taken from `since` on
   std::int64_t since = 0;     // this rank's time where the drift is 0
   std::int64_t residual = 0;  // median distance of collective ends after alignment
-  bool known = false;         // shares collectives with the reference; else taken as it is
+  bool known = false;         // tied by collectives to another clock (or the first); else taken as it is
   bool applied = false;       // the offset is larger than the noise
 
   std::int64_t align(std::int64_t time) const {

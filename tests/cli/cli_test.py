@@ -1,0 +1,248 @@
+"""The command as people and scripts meet it: exit codes, messages, pipes, full disks, terminals.
+
+    cli_test.py PATH_TO_PACELINE
+"""
+import gzip
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACELINE = None
+EXAMPLE = "examples/slow_rank"
+
+
+def run(*arguments, **options):
+    environment = {**os.environ, **options.pop("env", {})}
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([PACELINE, *map(str, arguments)], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, timeout=120, check=False, **options)
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def expect_refused(self, code, place, words, *arguments):
+        """Exit code `code`, nothing on standard output, one line that names `place` and says what is wrong."""
+        result = run(*arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertTrue(lines[0].startswith("paceline: "), lines[0])
+        self.assertIn(str(place), lines[0])
+        self.assertRegex(lines[0], words)
+
+
+class Usage(CommandTest):
+    def test_version_is_one_line(self):
+        result = run("--version")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"^paceline \d+\.\d+\.\d+\n$")
+
+    def test_wrong_arguments_exit_with_2_and_say_where_help_is(self):
+        for arguments in ([], ["nonsense"], ["diagnose"], ["diagnose", EXAMPLE, "--nonsense"],
+                          ["diagnose", EXAMPLE, "--rows", "many"], ["--threads", "-1", "diagnose", EXAMPLE],
+                          ["convert", EXAMPLE]):
+            with self.subTest(arguments):
+                self.expect_refused(2, "paceline", "see paceline --help", *arguments)
+
+    def test_examples_of_the_help_work(self):
+        for command in ("diagnose", "convert"):
+            result = run(command, "--help")
+            self.assertEqual(result.returncode, 0)
+            example = re.search(r"^  paceline (.*examples/slow_rank.*?)(?: +#.*)?$", result.stdout, re.MULTILINE)
+            self.assertIsNotNone(example, f"{command} --help has no example on the bundled files")
+            arguments = example.group(1).replace("job.json", str(self.folder / "job.json")).split()
+            self.assertEqual(run(*arguments).returncode, 0, arguments)
+
+    def test_help_names_every_command_and_exit_code(self):
+        self.assertRegex(run("--help").stdout, r"(?s)diagnose.*convert")
+        for code in ("0 fine", "2 usage", "3 bad input", "5 system", "6 damaged input"):
+            self.assertIn(code, run("diagnose", "--help").stdout)
+
+    def test_threads_stand_before_or_behind_the_command_and_change_nothing(self):
+        expected = run("diagnose", EXAMPLE, "--json").stdout
+        for arguments in (["--threads", "1", "diagnose", EXAMPLE, "--json"],
+                          ["diagnose", EXAMPLE, "--json", "--threads", "4"]):
+            self.assertEqual(run(*arguments).stdout, expected)
+
+
+class BadInput(CommandTest):
+    def test_a_missing_file(self):
+        self.expect_refused(3, "/no/such/file", "no such file.*; check the path", "diagnose", "/no/such/file")
+
+    def test_a_pattern_that_matches_nothing(self):
+        pattern = str(self.folder / "rank*.json")
+        self.expect_refused(3, pattern, "no file matches", "diagnose", pattern)
+
+    def test_an_empty_file(self):
+        empty = self.folder / "empty.json"
+        empty.touch()
+        self.expect_refused(3, empty, "empty", "diagnose", empty)
+
+    def test_an_empty_directory(self):
+        self.expect_refused(3, self.folder, "no files", "diagnose", self.folder)
+
+    def test_a_directory_without_traces(self):
+        (self.folder / "notes.md").write_text("nothing here\n")
+        (self.folder / "data.json").write_text('{"a": 1}\n')
+        self.expect_refused(3, self.folder, "not a trace|no traces", "diagnose", self.folder)
+
+    def test_a_file_that_is_no_trace(self):
+        other = self.folder / "other.bin"
+        other.write_bytes(bytes(range(256)) * 20)
+        self.expect_refused(3, other, "not a trace", "diagnose", other)
+
+    def test_an_unreadable_file(self):
+        locked = self.folder / "locked.json"
+        locked.write_text("{}")
+        locked.chmod(0)
+        self.folder.chmod(0o755)
+        nobody = {"user": 65534} if os.geteuid() == 0 else {}  # root reads everything
+        try:
+            result = run("diagnose", locked, **nobody)
+        except PermissionError:
+            self.skipTest("another user cannot run the command from here")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertRegex(result.stderr, r"^paceline: .*locked\.json: .*Permission denied; check .*\n$")
+
+    def test_one_bad_file_among_good_ones_is_a_warning(self):
+        shutil.copytree(ROOT / EXAMPLE, self.folder / "job")
+        (self.folder / "job" / "rank-9.json").write_text("not a trace")
+        result = run("diagnose", self.folder / "job", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(any("rank-9.json" in line for line in json.loads(result.stdout)["warnings"]))
+
+
+class DamagedInput(CommandTest):
+    def test_truncated_compression_gives_a_result_and_6_for_every_damaged_rank(self):
+        for rank in (1, 3):
+            whole = (ROOT / EXAMPLE / f"rank-{rank}.json.gz").read_bytes()
+            (self.folder / f"rank-{rank}.json.gz").write_bytes(whole[:len(whole) * 2 // 3])
+        shutil.copy(ROOT / EXAMPLE / "rank-0.json.gz", self.folder)
+        result = run("diagnose", self.folder, "--json")
+        self.assertEqual(result.returncode, 6, result.stderr)
+        self.assertEqual(len(json.loads(result.stdout)["ranks"]), 3)
+        for rank in (1, 3):
+            self.assertIn(f"rank-{rank}.json.gz", result.stderr)
+        for line in result.stderr.splitlines():
+            self.assertTrue(line.startswith("paceline: "), line)
+
+    def test_truncated_text_is_said_with_its_byte(self):
+        text = gzip.decompress((ROOT / EXAMPLE / "rank-0.json.gz").read_bytes())
+        cut = self.folder / "cut.json"
+        cut.write_bytes(text[:len(text) // 2])
+        result = run("diagnose", cut)
+        self.assertEqual(result.returncode, 6)
+        self.assertRegex(result.stderr, r"cut\.json: byte \d+")
+        self.assertIn("Where a step goes", result.stdout)
+
+    def test_convert_says_6_too(self):
+        text = gzip.decompress((ROOT / EXAMPLE / "rank-0.json.gz").read_bytes())
+        cut = self.folder / "cut.json"
+        cut.write_bytes(text[:len(text) // 2])
+        self.assertEqual(run("convert", cut, self.folder / "out.json").returncode, 6)
+        self.assertGreater(len(json.loads((self.folder / "out.json").read_text())["traceEvents"]), 100)
+
+
+class Results(CommandTest):
+    def test_json_is_valid_and_has_its_schema(self):
+        result = run("diagnose", EXAMPLE, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(json.loads(result.stdout)["schema"], "paceline/diagnosis/1")
+
+    def test_standard_error_is_silent_without_a_terminal(self):
+        self.assertEqual(run("diagnose", EXAMPLE).stderr, "")
+
+    def test_the_page_holds_the_result(self):
+        page = self.folder / "report.html"
+        self.assertEqual(run("diagnose", EXAMPLE, "--html", page).returncode, 0)
+        self.assertIn("paceline/diagnosis/1", page.read_text())
+
+    def test_convert_writes_one_file_of_all_ranks(self):
+        out = self.folder / "job.json"
+        result = run("convert", EXAMPLE, out)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        events = json.loads(out.read_text())["traceEvents"]
+        self.assertEqual({event["pid"] for event in events}, {0, 1, 2, 3})
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["job.json"])
+
+    def test_a_closed_pipe_ends_quietly(self):
+        for command in ("--json", "--every-step"):
+            process = subprocess.Popen([PACELINE, "diagnose", EXAMPLE, command], cwd=ROOT, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+            process.stdout.readline()
+            process.stdout.close()
+            self.assertEqual(process.stderr.read(), b"")
+            process.stderr.close()
+            self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_a_full_disk_exits_with_5_and_says_so(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = run("diagnose", EXAMPLE, stdout=full)
+        self.assertEqual(result.returncode, 5)
+        self.assertRegex(result.stderr, r"^paceline: standard output: .*; .*\n$")
+        for arguments in (["convert", EXAMPLE, "/dev/full"], ["diagnose", EXAMPLE, "--html", "/dev/full"]):
+            with self.subTest(arguments):
+                self.expect_refused(5, "/dev/full", "cannot write: .*; ", *arguments)
+        self.assertTrue(pathlib.Path("/dev/full").is_char_device())
+
+    def test_a_place_that_cannot_be_written_exits_with_3(self):
+        for arguments in (["convert", EXAMPLE, "/no/such/folder/out"], ["diagnose", EXAMPLE, "--html", "/no/such/out"]):
+            with self.subTest(arguments):
+                self.expect_refused(3, arguments[-1], "cannot write: .*; check the path", *arguments)
+
+
+class Terminal(CommandTest):
+    def in_terminal(self, **environment):
+        """What `diagnose` writes to a terminal."""
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([PACELINE, "diagnose", EXAMPLE], cwd=ROOT, stdout=follower, stderr=subprocess.DEVNULL,
+                                   env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, **environment})
+        os.close(follower)
+        text = b""
+        try:
+            while part := os.read(leader, 65536):
+                text += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(leader)
+        self.assertEqual(process.wait(timeout=60), 0)
+        return text
+
+    def test_has_colour_unless_no_color_is_set(self):
+        self.assertIn(b"\x1b[1m", self.in_terminal())
+        self.assertIn(b"\x1b[1m", self.in_terminal(NO_COLOR=""))  # no-color.org: empty does not count
+        self.assertNotIn(b"\x1b", self.in_terminal(NO_COLOR="1"))
+        self.assertNotIn("\x1b", run("diagnose", EXAMPLE).stdout)
+
+    def test_ctrl_c_exits_with_130(self):
+        fifo = self.folder / "never.json"
+        os.mkfifo(fifo)
+        process = subprocess.Popen([PACELINE, "diagnose", str(fifo)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with open(fifo, "wb") as writer:  # opens once the command reads
+            writer.write(b'{"traceEvents": [')
+            writer.flush()
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn(b"interrupted", errors)
+
+
+if __name__ == "__main__":
+    PACELINE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
