@@ -30,7 +30,7 @@ struct Style {
   bool trailing_comma = false;
   bool sequence = true;        // "Seq" of collectives, 2026
   bool windows_lines = false;  // \r\n, when pretty
-  std::string process_groups;  // JSON list for distributedInfo; empty = the default group alone
+  std::string process_groups = {};  // JSON list for distributedInfo; empty = the default group alone
 };
 
 /// A slice and what the trace says of it, before any reader.
