@@ -50,8 +50,9 @@ TEST(Decimal, ReadsExponents) {
 }
 
 TEST(Decimal, RefusesWhatIsNoNumber) {
-  for (const char* text : {"", "-", "+", ".", "e3", "1e", "1e+", "1e+-3", "1e-+3", "--1", "+-1", "1.2.3", "1 ", " 1", "0x10",
-                           "NaN", "Infinity", "nan", "inf", "1,5", "\"1\"", "null", "1e3x"}) {
+  for (const char* text :
+       {"",   "-",  "+",    ".",   "e3",       "1e",  "1e+", "1e+-3", "1e-+3", "--1",  "+-1", "1.2.3",
+        "1 ", " 1", "0x10", "NaN", "Infinity", "nan", "inf", "1,5",   "\"1\"", "null", "1e3x"}) {
     EXPECT_FALSE(parse_us(text)) << "'" << text << "'";
   }
 }
