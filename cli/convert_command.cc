@@ -30,8 +30,7 @@ int run(const Options& options) {
   }
   for (const std::string& warning : loaded.warnings) fmt::print(stderr, "paceline: {}\n", warning);
   report::write_chrome(loaded.ranks, clocks, output);
-  fmt::print(stderr, "wrote {} ({} rank{})\n", output, loaded.ranks.size(),
-             loaded.ranks.size() == 1 ? "" : "s");
+  fmt::print(stderr, "wrote {} ({} rank{})\n", output, loaded.ranks.size(), loaded.ranks.size() == 1 ? "" : "s");
   int code = 0;
   for (const trace::RankTrace& rank : loaded.ranks) code = std::max(code, report_damage(rank));
   return code;

@@ -24,8 +24,9 @@ void check_rows(const trace::RankTrace& trace) {
       PL_CHECK(base::index(slices.name[row]) < trace.names.size());
       // Differences of any two times fit.
       PL_CHECK(std::llabs(slices.start[row]) <= INT64_MAX / 2 && slices.end(row) <= INT64_MAX / 2);
-      const bool ordered = row == lane.begin || slices.start[row - 1] < slices.start[row] ||
-                           (slices.start[row - 1] == slices.start[row] && slices.duration[row - 1] >= slices.duration[row]);
+      const bool ordered =
+          row == lane.begin || slices.start[row - 1] < slices.start[row] ||
+          (slices.start[row - 1] == slices.start[row] && slices.duration[row - 1] >= slices.duration[row]);
       PL_CHECK(ordered);
     }
   }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "paceline/base/format.h"
@@ -237,23 +238,34 @@ class Finder {
     }
   }
 
-  /// Whether the exposed transfers begin while computation still runs (too big for it) or only after it (issued late).
+  /// Whether the exposed transfers begin while computation still runs, or queue behind such (too big for it), or only
+  /// after it (issued late).
   void exposure(Finding& finding) const {
-    std::int64_t early = 0, late = 0;
+    std::vector<std::vector<std::int64_t>> transfer_of(trace_.ranks.size());
+    for (std::size_t i = 0; i < trace_.ranks.size(); ++i) transfer_of[i].assign(trace_.ranks[i].collectives.size(), 0);
     for (const trace::Collective& collective : trace_.collectives) {
       for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
-        const trace::Member& member = trace_.members[m];
-        const trace::CommEvent& event = trace_.event(member);
-        const auto& hidden = trace_.ranks[member.rank].compute_in_collectives;
-        const trace::Interval transfer{event.end - collective.transfer, event.end};
-        const std::int64_t exposed = transfer.length() - total_within(hidden, transfer);
-        const bool began_in_time = total_within(hidden, {event.begin, event.end}) > 0;
-        (began_in_time ? early : late) += exposed;
+        transfer_of[trace_.members[m].rank][trace_.members[m].event] = collective.transfer;
+      }
+    }
+    std::int64_t early = 0, late = 0;
+    for (std::size_t i = 0; i < trace_.ranks.size(); ++i) {
+      constexpr std::int64_t kQueued = 50'000;  // ns between one collective and the next on a busy stream
+      const auto& hidden = trace_.ranks[i].compute_in_collectives;
+      std::int64_t busy_until = std::numeric_limits<std::int64_t>::min();
+      bool in_time = false;
+      for (std::size_t e = 0; e < trace_.ranks[i].collectives.size(); ++e) {
+        const trace::CommEvent& event = trace_.ranks[i].collectives[e];
+        const bool queued = event.begin - kQueued <= busy_until;
+        in_time = (queued && in_time) || total_within(hidden, {event.begin, event.end}) > 0;
+        const trace::Interval transfer{event.end - transfer_of[i][e], event.end};
+        (in_time ? early : late) += transfer.length() - total_within(hidden, transfer);
+        busy_until = std::max(busy_until, event.end);
       }
     }
     finding.fault = late > early ? Fault::kIssuedLate : Fault::kTooBig;
     finding.evidence.push_back(
-        fmt::format("{} of it in collectives that no computation overlaps, {} in such as outlast it",
+        fmt::format("{} of it in collectives that begin only after the computation, {} in such as outlast it",
                     share_text(late, late + early), share_text(early, late + early)));
   }
 

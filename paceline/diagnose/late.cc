@@ -62,8 +62,7 @@ double excess_tail(const std::vector<double>& costs, const std::vector<double>& 
   return student_tail(mean / error, static_cast<double>(steps - 1));
 }
 
-/// What an item is, comparable between ranks, whose name tables differ. Kernels are known by the operator and shape
-/// that launched them where that is recorded: names change with libraries and devices.
+/// What an item is, comparable between the ranks of a job, whose name tables differ.
 std::string describe(const SlotItem& item, const base::InternTable& names) {
   const auto text = [&](base::NameId id) { return std::string(names.text(id)); };
   const bool has_span = item.span != base::kNone<base::NameId> && item.span != item.name;
@@ -82,7 +81,7 @@ std::string describe(const SlotItem& item, const base::InternTable& names) {
   }
   if (item.name == base::kNone<base::NameId>) return "many small " + std::string(activity_name(item.activity));
   if (item.activity == Activity::kCompute && item.op != base::kNone<base::NameId> && item.op != item.name) {
-    return "kernels of " + text(item.op) + span;
+    return "kernel " + text(item.name) + " of " + text(item.op) + span;
   }
   return text(item.name) + span;
 }

@@ -30,7 +30,8 @@ constexpr std::int64_t kTime = KinetoWriter::kBaseTime;
 
 class ChromeWriter : public testing::Test {
  protected:
-  ChromeWriter() : path_(std::filesystem::temp_directory_path() / ("paceline_chrome_test_" + std::to_string(::getpid()))) {}
+  ChromeWriter()
+      : path_(std::filesystem::temp_directory_path() / ("paceline_chrome_test_" + std::to_string(::getpid()))) {}
   ~ChromeWriter() override { std::filesystem::remove(path_); }
 
   std::string written(std::vector<RankTrace>& ranks, const std::vector<trace::Clock>& clocks = {}) {

@@ -60,7 +60,9 @@ TEST(Text, ShowsEveryStepWhenAsked) {
 TEST(Text, NeverPassesControlCharactersOfATraceToTheTerminal) {
   using test_support::KinetoWriter;
   constexpr std::int64_t kTime = KinetoWriter::kBaseTime;
-  const std::string hostile = "\x1b]0;owned\x07\n\r\x7f\xC2\x9B" "31m name";
+  const std::string hostile =
+      "\x1b]0;owned\x07\n\r\x7f\xC2\x9B"
+      "31m name";
   const trace::Trace trace = load_texts({test_support::trace_text(
       {{hostile, "cpu_op", 1, 1, kTime, 9'000},
        {hostile, "kernel", 0, 7, kTime, 5'000, 0, "\"stream\": 7"},

@@ -26,12 +26,24 @@ template <class Item>
 struct FileResult {
   std::vector<Item> items;
   std::vector<std::string> refused;  // messages of documents that are no traces
+  bool damaged = false;              // one of them may have been a trace before it was damaged
 };
+
+/// Why a trace holds no events: the first loss, with its place, when there is one.
+std::string no_events(const std::string& name, const Repairs& repairs) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Repair::kCount); ++i) {
+    const auto repair = static_cast<Repair>(i);
+    const Repairs::Row& row = repairs.row(repair);
+    if (row.count == 0 || !loses_data(repair)) continue;
+    return fmt::format("{}: {}: holds no whole event: {}", name, row.first_place, repair_meaning(repair));
+  }
+  return name + ": holds no events";
+}
 
 /// Notes, scripts and logs that people keep beside their traces are no news.
 bool lies_beside(const std::string& message) {
   const std::string_view name = std::string_view(message).substr(0, message.find(": "));
-  for (const std::string_view ending : {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html"}) {
+  for (const std::string_view ending : {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html", "/manifest.json"}) {
     if (name.ends_with(ending)) return true;
   }
   return false;
@@ -47,7 +59,8 @@ FileResult<Item> read_file(const std::filesystem::path& path, const LoadOptions&
         try {
           RankTrace trace = read_document(name, source);
           if (trace.events.total() == 0) {
-            result.refused.push_back(name + ": holds no events");
+            result.refused.push_back(no_events(name, trace.repairs));
+            result.damaged = result.damaged || trace.repairs.lost_data();
           } else {
             for (RankTrace& rank : split_ranks(std::move(trace))) {
               keep_steps(rank, options.steps);
@@ -55,8 +68,10 @@ FileResult<Item> read_file(const std::filesystem::path& path, const LoadOptions&
             }
           }
         } catch (const Error& error) {
-          if (error.kind() != ErrorKind::kBadInput) throw;
+          const bool damaged = error.kind() == ErrorKind::kDamagedInput;
+          if (!damaged && error.kind() != ErrorKind::kBadInput) throw;
           result.refused.push_back(error.what());
+          result.damaged = result.damaged || damaged;
         }
       },
       [&](std::int64_t bytes) { progress.advance(bytes); });
@@ -234,10 +249,13 @@ void assign_hosts(std::vector<Item>& items, const LoadOptions& options) {
   }
 }
 
-template <class Item, class Convert>
-std::vector<Item> load_items(const std::vector<std::string>& arguments, const LoadOptions& options,
-                             std::vector<std::string>& warnings, const Convert& convert) {
-  const std::vector<std::filesystem::path> files = choose_files(base::expand_inputs(arguments), options, warnings);
+/// `Result` is Loaded or LoadedSummaries.
+template <class Result, class Convert>
+Result load_all(const std::vector<std::string>& arguments, const LoadOptions& options, const Convert& convert) {
+  using Item = typename decltype(Result::ranks)::value_type;
+  Result loaded;
+  const std::vector<std::filesystem::path> files =
+      choose_files(base::expand_inputs(arguments), options, loaded.warnings);
   std::int64_t total = 0;
   for (const auto& file : files) {
     std::error_code ignored;
@@ -255,43 +273,41 @@ std::vector<Item> load_items(const std::vector<std::string>& arguments, const Lo
       }
     });
   }
-  std::vector<Item> items;
   std::vector<std::string> refused;
   for (FileResult<Item>& result : results) {
-    std::move(result.items.begin(), result.items.end(), std::back_inserter(items));
+    std::move(result.items.begin(), result.items.end(), std::back_inserter(loaded.ranks));
     std::move(result.refused.begin(), result.refused.end(), std::back_inserter(refused));
+    loaded.damaged = loaded.damaged || result.damaged;
   }
-  if (items.empty()) {
+  if (loaded.ranks.empty()) {
     throw Error(ErrorKind::kBadInput, refused.empty() ? arguments.front() : "",
                 refused.empty() ? "no traces found in it" : refused.front());
   }
   for (const std::string& message : refused) {
-    if (!lies_beside(message)) warnings.push_back(message + " (passed over)");
+    if (!lies_beside(message)) loaded.warnings.push_back(message + " (passed over)");
   }
-  items = choose_items(std::move(items), options, warnings);
-  assign_ranks(items, warnings);
-  std::erase_if(items, [&](const RankHeader& trace) { return !options.ranks.contains(*trace.rank); });
-  if (items.empty()) throw Error(ErrorKind::kUsage, "--ranks", "none of the traces is of one of these ranks");
-  std::sort(items.begin(), items.end(), [](const RankHeader& a, const RankHeader& b) { return *a.rank < *b.rank; });
-  assign_hosts(items, options);
-  return items;
+  loaded.ranks = choose_items(std::move(loaded.ranks), options, loaded.warnings);
+  assign_ranks(loaded.ranks, loaded.warnings);
+  std::erase_if(loaded.ranks, [&](const RankHeader& trace) { return !options.ranks.contains(*trace.rank); });
+  if (loaded.ranks.empty()) {
+    throw Error(ErrorKind::kUsage, "--ranks", "none of the traces is of one of these ranks");
+  }
+  std::sort(loaded.ranks.begin(), loaded.ranks.end(),
+            [](const RankHeader& a, const RankHeader& b) { return *a.rank < *b.rank; });
+  assign_hosts(loaded.ranks, options);
+  return loaded;
 }
 
 }  // namespace
 
 Loaded load(const std::vector<std::string>& arguments, const LoadOptions& options) {
-  Loaded loaded;
-  loaded.ranks =
-      load_items<RankTrace>(arguments, options, loaded.warnings, [](RankTrace&& trace) { return std::move(trace); });
-  return loaded;
+  return load_all<Loaded>(arguments, options, [](RankTrace&& trace) { return std::move(trace); });
 }
 
 LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
                                const ReduceOptions& reduce_options) {
-  LoadedSummaries loaded;
-  loaded.ranks = load_items<RankSummary>(arguments, options, loaded.warnings,
-                                         [&](RankTrace&& trace) { return reduce(std::move(trace), reduce_options); });
-  return loaded;
+  return load_all<LoadedSummaries>(arguments, options,
+                                   [&](RankTrace&& trace) { return reduce(std::move(trace), reduce_options); });
 }
 
 }  // namespace paceline::trace

@@ -26,6 +26,7 @@ struct LoadOptions {
 struct Loaded {
   std::vector<RankTrace> ranks;
   std::vector<std::string> warnings;
+  bool damaged = false;  // something passed over may have been a trace before it was damaged (exit code 6)
 };
 Loaded load(const std::vector<std::string>& arguments, const LoadOptions& options = {});
 
@@ -33,6 +34,7 @@ Loaded load(const std::vector<std::string>& arguments, const LoadOptions& option
 struct LoadedSummaries {
   std::vector<RankSummary> ranks;
   std::vector<std::string> warnings;
+  bool damaged = false;
 };
 LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
                                const ReduceOptions& reduce_options);

@@ -26,7 +26,8 @@ bool is_execution_trace(std::string_view head) {
 }
 bool is_chakra(std::string_view head) {
   // A length-delimited GlobalMetadata first, then nodes: binary, with the names of its attributes in clear.
-  return has(head, std::string_view("\0", 1)) && !has(head, "\"ph\"") && (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
+  return has(head, std::string_view("\0", 1)) && !has(head, "\"ph\"") &&
+         (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
 }
 
 constexpr std::array<Format, 5> kFormats{{
@@ -64,7 +65,7 @@ RankTrace read_document(const std::string& name, base::ByteSource& source) {
     trace.format = format.name;
     return trace;
   }
-  if (size == 0 && source.damage()) throw Error(ErrorKind::kBadInput, name, *source.damage());
+  if (size == 0 && source.damage()) throw Error(ErrorKind::kDamagedInput, name, *source.damage());
   if (size == 0) throw Error(ErrorKind::kBadInput, name, "the file is empty; record the trace again");
   throw Error(ErrorKind::kBadInput, name,
               "not a trace in a known format; expected the JSON of the PyTorch profiler (Chrome trace events)");

@@ -30,7 +30,8 @@ inline constexpr std::size_t kSniffBytes = 256 * 1024;
 std::span<const Format> formats();
 
 /// Reads one document in whatever format it is. Throws Error(kBadInput) when the format is unknown or cannot be read as
-/// a trace; damage inside a known format is reported in the result's Repairs instead.
+/// a trace, Error(kDamagedInput) when nothing of it can be read; damage inside a known format is reported in the
+/// result's Repairs instead.
 RankTrace read_document(const std::string& name, base::ByteSource& source);
 
 }  // namespace paceline::trace

@@ -84,8 +84,8 @@ void decode(std::string_view text, NaiveEvent& event) {
   if (event.phase != 'X' && !instant) return;
   std::int64_t duration = instant || values["dur"].empty() ? 0 : nanoseconds(values["dur"]);
   if (duration < 0 || duration > kWeek) duration = 0;
-  event.key = event_key(instant ? 'i' : 'X', values["name"], values["pid"], values["tid"], nanoseconds(values["ts"]),
-                        duration);
+  event.key =
+      event_key(instant ? 'i' : 'X', values["name"], values["pid"], values["tid"], nanoseconds(values["ts"]), duration);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 // After each the reader must return without a throw, with a repair that names a byte when events are missing, and with
 // every slice and instant outside the damage: same name, process, thread, time and duration. Events of other kinds are
 // counted. Prints one line per document and kind of damage, and a line of JSON at the end; exit status 1 when an event
-// was lost. --generate takes small traces in every style from the seed in place of files. --save keeps the first damaged
-// text that the reader failed on.
+// was lost. --generate takes small traces in every style from the seed in place of files. --save keeps the first
+// damaged text that the reader failed on.
 #include <fmt/core.h>
 #include <zlib.h>
 
@@ -43,8 +43,8 @@ struct Truth {
   std::string text;
   std::vector<NaiveEvent> events;  // in the order of the text
   std::unordered_map<std::string, std::uint32_t> id_of_key;
-  std::vector<std::uint32_t> id;        // of each event; kNoKey for kinds without
-  std::vector<std::int32_t> id_count;   // in the intact text
+  std::vector<std::uint32_t> id;       // of each event; kNoKey for kinds without
+  std::vector<std::int32_t> id_count;  // in the intact text
   std::array<std::int64_t, 256> phases{};
   double load_seconds = 0;
 };
@@ -392,8 +392,12 @@ class Run {
     bool good = documents_ > 0;
     for (const auto& [kind, tally] : kinds_) {
       good = good && tally.good();
-      result["kinds"][kind] = {{"loads", tally.loads},     {"expected", tally.expected}, {"lost", tally.lost},
-                               {"silent", tally.silent},   {"thrown", tally.thrown},     {"slowest", tally.slowest},
+      result["kinds"][kind] = {{"loads", tally.loads},
+                               {"expected", tally.expected},
+                               {"lost", tally.lost},
+                               {"silent", tally.silent},
+                               {"thrown", tally.thrown},
+                               {"slowest", tally.slowest},
                                {"first_fault", tally.first_fault}};
     }
     fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -403,8 +407,8 @@ class Run {
  private:
   void report(const Truth& truth, const std::string& kind, const Tally& tally) {
     const std::string file = truth.name.size() > 50 ? "..." + truth.name.substr(truth.name.size() - 47) : truth.name;
-    fmt::print("{:<50}  {:<20} {:>5} loads  events expected {:>10}  kept {:>10}  lost {}  slowest {:.1f}x{}\n", file, kind,
-               tally.loads, tally.expected, tally.expected - tally.lost, tally.lost, tally.slowest,
+    fmt::print("{:<50}  {:<20} {:>5} loads  events expected {:>10}  kept {:>10}  lost {}  slowest {:.1f}x{}\n", file,
+               kind, tally.loads, tally.expected, tally.expected - tally.lost, tally.lost, tally.slowest,
                tally.good() ? "" : "  FAULT: " + tally.first_fault);
     std::fflush(stdout);
     const auto known = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& one) { return one.first == kind; });

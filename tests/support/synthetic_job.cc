@@ -128,8 +128,7 @@ class Simulation {
     truth.last_rank = truth.ranks[static_cast<std::size_t>(last - truth.begins.begin())];
     for (std::size_t i = 0; i < truth.ranks.size(); ++i) {
       const std::uint32_t rank = truth.ranks[i];
-      const std::int64_t end =
-          *last + plan_.transfer + (plan_.end_noise > 0 ? rng_.between(0, plan_.end_noise) : 0);
+      const std::int64_t end = *last + plan_.transfer + (plan_.end_noise > 0 ? rng_.between(0, plan_.end_noise) : 0);
       truth.ends.push_back(end);
       const auto place = std::pair{rank, static_cast<std::uint32_t>(job_.collectives.size())};
       if (plan_.skipped != place) emit(rank, truth.begins[i], end, correlations[i], first, size, halves);
@@ -155,10 +154,11 @@ class Simulation {
       members += fmt::format("{}{}", member == first ? "" : ", ", member);
     }
     std::string args = stream_args(kCommStream) +
-                       fmt::format(", \"Collective name\": \"allreduce\", \"In msg nelems\": 262144, \"Out msg nelems\": "
-                                   "262144, \"Group size\": {}, \"dtype\": \"Float\", \"Process Group Name\": \"{}\", "
-                                   "\"Process Group Ranks\": \"[{}]\"",
-                                   size, halves ? 1 + first / size : 0, members);
+                       fmt::format(
+                           ", \"Collective name\": \"allreduce\", \"In msg nelems\": 262144, \"Out msg nelems\": "
+                           "262144, \"Group size\": {}, \"dtype\": \"Float\", \"Process Group Name\": \"{}\", "
+                           "\"Process Group Ranks\": \"[{}]\"",
+                           size, halves ? 1 + first / size : 0, members);
     if (plan_.sequence) args += fmt::format(", \"Seq\": {}", number_[halves ? 1 : 0]);
     add(rank, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "kernel", kCommStream, begin,
         end, correlation, args);

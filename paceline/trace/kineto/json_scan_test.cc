@@ -24,7 +24,8 @@ std::string_view found_event(std::string_view text) {
 }
 
 nlohmann::json random_value(base::Rng& rng, int depth) {
-  static const std::vector<std::string> kTexts{"", "a", "ph", "\"", "\\", "{\"ph\":", "},{", "\u00e9\u4e16", "a\nb", "]"};
+  static const std::vector<std::string> kTexts{"",         "a",   "ph",           "\"",   "\\",
+                                               "{\"ph\":", "},{", "\u00e9\u4e16", "a\nb", "]"};
   switch (rng.below(depth > 0 ? 6 : 4)) {
     case 0:
       return rng.between(-1000, 1000);
@@ -67,14 +68,15 @@ TEST(WalkValue, WantsMoreOfEveryTruncatedValue) {
   for (int i = 0; i < 300; ++i) {
     const std::string text = nlohmann::json::array({random_value(rng, 4), random_value(rng, 4)}).dump();
     for (std::size_t cut = 0; cut < text.size(); ++cut) {
-      ASSERT_EQ(walk(std::string_view(text).substr(0, cut)).state, State::kNeedMore) << "seed " << kSeed << ": " << text;
+      ASSERT_EQ(walk(std::string_view(text).substr(0, cut)).state, State::kNeedMore)
+          << "seed " << kSeed << ": " << text;
     }
   }
 }
 
 TEST(WalkValue, StopsAtDamageWithinTheEvent) {
-  for (const char* text : {"{\"a\" 1}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "[1 2]", "[1,]", "{\"a\":1]", "[1}", "{,}", "\"a\nb\"",
-                           "\"\\x\"", "{\"name: \"foo\", \"cat\": 1}, {\"ph\": \"X\"}"}) {
+  for (const char* text : {"{\"a\" 1}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "[1 2]", "[1,]", "{\"a\":1]", "[1}", "{,}",
+                           "\"a\nb\"", "\"\\x\"", "{\"name: \"foo\", \"cat\": 1}, {\"ph\": \"X\"}"}) {
     EXPECT_EQ(walk(text).state, State::kBroken) << text;
   }
 }
@@ -120,7 +122,7 @@ TEST(FindEvent, LeavesOneThatTheTextCutsToTheCaller) {
 }
 
 TEST(FindEvent, EndsQuicklyInGarbage) {
-  constexpr std::size_t kSize = 4u << 20;
+  constexpr std::size_t kSize = 1u << 20;
   std::string nested, lists;
   while (nested.size() < kSize) nested += "{\"a\":";
   while (lists.size() < kSize) lists += "{\"a\":[1,2,3,";
@@ -165,8 +167,8 @@ TEST(ReplaceInvalidUtf8, LeavesValidTextAndReplacesTheRest) {
   const std::string valid = "\u00e9 \u4e16 \U0001F6B4";
   EXPECT_EQ(replace_invalid_utf8(valid), valid);
   EXPECT_EQ(replace_invalid_utf8("a\xC3"), "a\uFFFD");
-  EXPECT_EQ(replace_invalid_utf8("\xC0\x80"), "\uFFFD\uFFFD");              // overlong
-  EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");    // a surrogate
+  EXPECT_EQ(replace_invalid_utf8("\xC0\x80"), "\uFFFD\uFFFD");                      // overlong
+  EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");            // a surrogate
   EXPECT_EQ(replace_invalid_utf8("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // beyond U+10FFFF
 }
 

@@ -21,6 +21,7 @@ namespace {
 namespace od = simdjson::ondemand;
 
 constexpr std::size_t kBlock = 4u << 20;
+static_assert(kBlock >= kSniffBytes);
 constexpr std::size_t kLargestValue = 256u << 20;  // one event or header value; larger is damage
 constexpr std::size_t kSmallestPiece = 2u << 10;
 constexpr int kEnd = -1;
@@ -230,7 +231,9 @@ bool on_device(Category category) {
 class Reader {
  public:
   explicit Reader(Document& document) : document_(document) {
-    buffer_.resize(std::max(kBlock, document.head.size()) + 1 + simdjson::SIMDJSON_PADDING);
+    // A document that ends in its head needs no more room than that.
+    const std::size_t room = document.head.size() < kSniffBytes ? document.head.size() : kBlock;
+    buffer_.resize(1 + room + simdjson::SIMDJSON_PADDING);
     std::memcpy(buffer_.data() + 1, document.head.data(), document.head.size());
     end_ = 1 + document.head.size();
   }

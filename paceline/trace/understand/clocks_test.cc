@@ -70,7 +70,8 @@ TEST(Clocks, DriftOfFiftyPartsPerMillionIsRecovered) {
   for (const Clock& clock : trace.clocks) EXPECT_LE(clock.residual, 5'000);
   for (const Collective& collective : trace.collectives) {
     for (std::uint32_t m = collective.members_begin + 1; m < collective.members_end; ++m) {
-      EXPECT_NEAR(static_cast<double>(trace.members[m].end - trace.members[collective.members_begin].end), 0.0, 10'000.0);
+      EXPECT_NEAR(static_cast<double>(trace.members[m].end - trace.members[collective.members_begin].end), 0.0,
+                  10'000.0);
     }
   }
 }
@@ -103,7 +104,8 @@ Trace in_groups(const std::vector<std::string>& group_of, const std::vector<std:
     if (group_of[r].empty()) continue;
     const NameId group = ranks[r].names.intern(group_of[r]);
     for (std::int64_t i = 0; i < 10; ++i) {
-      ranks[r].collectives.push_back(all_reduce(offsets[r] + i * 1'000'000, offsets[r] + i * 1'000'000 + 90'000, group));
+      ranks[r].collectives.push_back(
+          all_reduce(offsets[r] + i * 1'000'000, offsets[r] + i * 1'000'000 + 90'000, group));
       ranks[r].collectives.back().name = group;
     }
   }
@@ -132,7 +134,8 @@ TEST(Clocks, ALeaveBeforeTheLastEntryIsAViolation) {
     for (std::int64_t i = 0; i < 10; ++i) {
       // Ends agree but for the last, where rank 1 enters 1 ms after rank 0 left.
       const std::int64_t shift = r == 1 && i == 9 ? 1'090'000 : 0;
-      ranks[r].collectives.push_back(all_reduce(i * 5'000'000 + shift, i * 5'000'000 + 90'000 + shift, base::kNone<NameId>));
+      ranks[r].collectives.push_back(
+          all_reduce(i * 5'000'000 + shift, i * 5'000'000 + 90'000 + shift, base::kNone<NameId>));
       ranks[r].collectives.back().name = name;
     }
   }
@@ -148,7 +151,8 @@ TEST(Clocks, ShiftsInjectedIntoTheDlrmJobAreRecoveredWithinTenMicroseconds) {
   const std::string file = std::string(data) + "/dpro/param/dlrm_kineto.tar.gz";
   Loaded job = load({file}, {false});
   ASSERT_EQ(job.ranks.size(), 8u);
-  const std::vector<std::int64_t> shifts{0, 5'000'000, -5'000'000, 1'000'000'000, -1'000'000'000, 40'000, 0, 333'333'333};
+  const std::vector<std::int64_t> shifts{0,      5'000'000, -5'000'000, 1'000'000'000, -1'000'000'000,
+                                         40'000, 0,         333'333'333};
   std::vector<RankSummary> ranks;
   for (std::size_t r = 0; r < 8; ++r) {
     for (std::int64_t& start : job.ranks[r].slices.start) start += shifts[r];

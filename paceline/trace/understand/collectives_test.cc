@@ -20,10 +20,12 @@ void expect_all_matched(const Trace& trace, const SyntheticJob& job) {
   EXPECT_TRUE(trace.mismatches.empty());
   ASSERT_EQ(trace.collectives.size(), job.collectives.size());
   for (const auto& truth : job.collectives) {
-    const auto found = std::find_if(trace.collectives.begin(), trace.collectives.end(), [&](const Collective& candidate) {
-      const Member& first = trace.members[candidate.members_begin];
-      return *trace.ranks[first.rank].rank == truth.ranks.front() && trace.event(first).begin == truth.begins.front();
-    });
+    const auto found =
+        std::find_if(trace.collectives.begin(), trace.collectives.end(), [&](const Collective& candidate) {
+          const Member& first = trace.members[candidate.members_begin];
+          return *trace.ranks[first.rank].rank == truth.ranks.front() &&
+                 trace.event(first).begin == truth.begins.front();
+        });
     ASSERT_NE(found, trace.collectives.end());
     ASSERT_EQ(found->size(), truth.ranks.size());
     for (std::uint32_t m = 0; m < found->size(); ++m) {
@@ -128,7 +130,9 @@ RankSummary rank(std::uint32_t number, std::vector<CommEvent> events) {
   return summary;
 }
 
-Trace assembled(std::vector<RankSummary>&& ranks) { return assemble(std::move(ranks)); }
+Trace assembled(std::vector<RankSummary>&& ranks) {
+  return assemble(std::move(ranks));
+}
 
 TEST(CollectiveMatching, TakesAllToAllOfDifferentSizesAsOne) {
   std::vector<RankSummary> ranks;
@@ -161,8 +165,9 @@ TEST(CollectiveMatching, NamesARankThatDoesSomethingElseUnderTheSameNumber) {
 TEST(CollectiveMatching, OfCoalescedKernelsUnderOneNumberTheNthGoesWithTheNth) {
   std::vector<RankSummary> ranks;
   for (std::uint32_t i = 0; i < 2; ++i) {
-    ranks.push_back(rank(i, {event(CollectiveKind::kAllReduce, 0, 10, 8, 1), event(CollectiveKind::kAllReduce, 11, 20, 8, 1),
-                             event(CollectiveKind::kAllReduce, 21, 30, 8, 2)}));
+    ranks.push_back(
+        rank(i, {event(CollectiveKind::kAllReduce, 0, 10, 8, 1), event(CollectiveKind::kAllReduce, 11, 20, 8, 1),
+                 event(CollectiveKind::kAllReduce, 21, 30, 8, 2)}));
   }
   const Trace trace = assembled(std::move(ranks));
   EXPECT_TRUE(trace.mismatches.empty());
@@ -172,9 +177,11 @@ TEST(CollectiveMatching, OfCoalescedKernelsUnderOneNumberTheNthGoesWithTheNth) {
 TEST(CollectiveMatching, OnlyOneOfSeveralRanksHavingANumberIsNoReference) {
   // Rank 0 has the most events but not the one all the others share.
   std::vector<RankSummary> ranks;
-  ranks.push_back(rank(0, {event(CollectiveKind::kAllReduce, 0, 10, 8, 1), event(CollectiveKind::kAllReduce, 40, 50, 8, 3)}));
+  ranks.push_back(
+      rank(0, {event(CollectiveKind::kAllReduce, 0, 10, 8, 1), event(CollectiveKind::kAllReduce, 40, 50, 8, 3)}));
   for (std::uint32_t i = 1; i < 4; ++i) {
-    ranks.push_back(rank(i, {event(CollectiveKind::kAllReduce, 0, 10, 8, 1), event(CollectiveKind::kAllReduce, 20, 30, 8, 2)}));
+    ranks.push_back(
+        rank(i, {event(CollectiveKind::kAllReduce, 0, 10, 8, 1), event(CollectiveKind::kAllReduce, 20, 30, 8, 2)}));
   }
   const Trace trace = assembled(std::move(ranks));
   ASSERT_EQ(trace.collectives.size(), 3u);
@@ -195,7 +202,8 @@ TEST(CollectiveMatching, GroupsOfTheSameRanksAreToldApartByName) {
   std::vector<RankSummary> ranks;
   for (std::uint32_t i = 0; i < 2; ++i) {
     // The two groups run at the same time, in another order on each rank.
-    std::vector<CommEvent> events{event(CollectiveKind::kAllReduce, 0, 100, 8), event(CollectiveKind::kAllReduce, 1, 50, 8)};
+    std::vector<CommEvent> events{event(CollectiveKind::kAllReduce, 0, 100, 8),
+                                  event(CollectiveKind::kAllReduce, 1, 50, 8)};
     RankSummary summary = rank(i, std::move(events));
     summary.collectives[i].group = summary.names.intern("[0, 1] as 0");
     summary.collectives[1 - i].group = summary.names.intern("[0, 1] as 4");

@@ -33,8 +33,8 @@ std::string shown(const RankTrace& trace, const std::vector<HostSegment>& timeli
 }
 
 TEST(MainThread, IsTheOneThatDrivesTheSteps) {
-  const RankTrace trace = read({op("busy", 8, 0, 90), op("a", 9, 0, 5),
-                                {"ProfilerStep#3", "user_annotation", 1, 9, kTime, 10'000}});
+  const RankTrace trace =
+      read({op("busy", 8, 0, 90), op("a", 9, 0, 5), {"ProfilerStep#3", "user_annotation", 1, 9, kTime, 10'000}});
   EXPECT_EQ(trace.lanes[base::index(*main_thread(trace))].thread, "9");
 }
 
@@ -62,15 +62,17 @@ TEST(HostTimeline, CutsSlicesThatOverlapWithoutNesting) {
 
 TEST(HostTimeline, FollowsAutogradWhileTheMainThreadWaits) {
   const std::string backward = "autograd::engine::evaluate_function: MulBackward0";
-  const RankTrace trace = read({op("forward", 9, 0, 10), op("aten::loss", 9, 14, 40), op(backward, 20, 12, 16),
-                                op(backward, 20, 20, 22)});
+  const RankTrace trace =
+      read({op("forward", 9, 0, 10), op("aten::loss", 9, 14, 40), op(backward, 20, 12, 16), op(backward, 20, 20, 22)});
   EXPECT_EQ(shown(trace, host_timeline(trace)),
             "forward:10 -:2 " + backward + ":4 aten::loss:4 " + backward + ":2 aten::loss:18");
 }
 
 TEST(HostTimeline, LeavesHostCollectivesOut) {
-  const RankTrace trace = read({op("a", 9, 0, 10), op("gloo:all_reduce", 9, 10, 30),
-                                {"gloo:all_reduce", "user_annotation", 1, 9, kTime + 30'000, 5'000}, op("b", 9, 40, 41)});
+  const RankTrace trace = read({op("a", 9, 0, 10),
+                                op("gloo:all_reduce", 9, 10, 30),
+                                {"gloo:all_reduce", "user_annotation", 1, 9, kTime + 30'000, 5'000},
+                                op("b", 9, 40, 41)});
   EXPECT_EQ(shown(trace, host_timeline(trace)), "a:10 -:30 b:1");
 }
 

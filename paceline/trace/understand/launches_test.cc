@@ -74,8 +74,8 @@ TEST(Parents, AreTheShortestSliceAroundOnRandomNestings) {
     for (Row row = 0; row < trace.slices.size(); ++row) {
       Row naive = kNoRow;
       for (Row other = 0; other < row; ++other) {  // parents come first
-        const bool around = trace.slices.start[other] <= trace.slices.start[row] &&
-                            trace.slices.end(other) >= trace.slices.end(row);
+        const bool around =
+            trace.slices.start[other] <= trace.slices.start[row] && trace.slices.end(other) >= trace.slices.end(row);
         if (around && (naive == kNoRow || trace.slices.duration[other] <= trace.slices.duration[naive])) naive = other;
       }
       ASSERT_EQ(parent[row], naive) << "round " << round << " row " << row;
