@@ -11,14 +11,14 @@ namespace paceline::schedule {
 
 /// One job as somebody submitted it. Fields a format lacks keep their zero.
 struct JobRequest {
-  std::string name;
+  std::string name{};
   base::Nanos submit{0};
-  std::string application;  // model or command that tells how fast it runs
+  std::string application{};  // model or command that tells how fast it runs
   int gpus = 1;
   int batch = 0;
   base::Nanos duration{0};  // run time when it is rigid
   double steps = 0;         // work, in steps of `application`
-  std::string queue;        // partition, virtual cluster or tenant
+  std::string queue{};      // partition, virtual cluster or tenant
   double weight = 1;
   base::Nanos start{-1}, end{-1};  // what really happened, -1 unknown
   base::Nanos limit{0};            // time limit that the user asked for
