@@ -102,4 +102,13 @@ std::unique_ptr<ElasticPolicy> make_tiresias();
 /// Optimus (EuroSys'18) with oracle step times and remaining steps, as in Pollux's simulator.
 std::unique_ptr<ElasticPolicy> make_elastic_optimus();
 
+struct PolluxOptions {
+  int population = 100;
+  int generations = 30;  // a slot; the population lives on to the next slot
+  std::uint64_t seed = 1;
+};
+/// Pollux (OSDI'21): co-tunes batches, fits step models, genetic search for the best power mean (p = -1) of speed-ups
+/// over the fair share, with its restart penalty; at most one distributed job on a node.
+std::unique_ptr<ElasticPolicy> make_pollux(PolluxOptions options = {});
+
 }  // namespace paceline::schedule
