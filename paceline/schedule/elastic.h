@@ -111,4 +111,13 @@ struct PolluxOptions {
 /// over the fair share, with its restart penalty; at most one distributed job on a node.
 std::unique_ptr<ElasticPolicy> make_pollux(PolluxOptions options = {});
 
+struct ShortestGoodputOptions {
+  double shortness = 0.5;       // weight of a job: remaining seconds on one GPU to the power -shortness
+  double concavity = 1.0;       // value of a speed-up: to this power
+  double change_penalty = 0.2;  // share of its value that a changed count loses
+};
+/// Ours: greedy by marginal value for a GPU, value = weight * speed-up over one GPU, from the applications' profiles
+/// and the remaining epochs (what Optimus with its oracle knows, and recurring jobs tell); co-tunes batches.
+std::unique_ptr<ElasticPolicy> make_shortest_goodput(ShortestGoodputOptions options = {});
+
 }  // namespace paceline::schedule
