@@ -29,15 +29,15 @@ struct PolicyResult {
   double average_wait = 0;                           // rigid jobs only
   double makespan = 0, utilisation = 0, restarts_per_job = 0;
   double slot_seconds = 0;
-  std::vector<std::pair<std::string, double>> completion_times;
-  std::vector<Problem> problems;
+  std::vector<std::pair<std::string, double>> completion_times{};
+  std::vector<Problem> problems{};
   /// (time, job, GPUs or tasks by node); nothing where the simulator keeps none.
   struct Change {
     double time;
     std::string job;
     std::vector<int> nodes;
   };
-  std::vector<Change> timeline;
+  std::vector<Change> timeline{};
 };
 
 std::vector<PolicyResult> compare_policies(const CompareOptions& options);

@@ -149,6 +149,7 @@ bool SlottedCluster::grant(std::uint32_t i, Grant grant, NodeChoice choice) {
     }
     if (node == by_use_.end()) return false;
   }
+  if (watch_) watch_(i, grant);
   granted_.push_back({i, grant, node->second});
   book(i, grant, node->second, +1);
   return true;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -93,6 +94,8 @@ class SlottedCluster {
   std::span<const std::uint32_t> active() const { return active_; }
   /// Grants one increment on one node; false, and nothing changed, when it does not fit.
   bool grant(std::uint32_t job, Grant grant, NodeChoice choice);
+  /// Called before every grant that succeeds, with the state as it was: how a learner watches any policy.
+  void on_grant(std::function<void(std::uint32_t job, Grant grant)> watch) { watch_ = std::move(watch); }
   /// Takes back the last grant of this slot.
   void undo();
   /// Everything that was granted trains. Returns the slot's reward: sum of trained epochs / epochs of the job.
@@ -137,6 +140,7 @@ class SlottedCluster {
     Grant grant;
     int node;
   };
+  std::function<void(std::uint32_t, Grant)> watch_;
   std::vector<Granted> granted_;  // of this slot, in order
   std::size_t next_arrival_ = 0, unfinished_ = 0;
   int slot_ = -1;
