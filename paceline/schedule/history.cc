@@ -171,8 +171,14 @@ std::vector<double> limit_shares(const Workload& history, Nanos until) {
   return shares;
 }
 
+std::span<const JobRequest> submitted_before(const Workload& history, Nanos now) {
+  const auto end = std::partition_point(history.jobs.begin(), history.jobs.end(),
+                                        [&](const JobRequest& job) { return job.submit < now; });
+  return {history.jobs.data(), static_cast<std::size_t>(end - history.jobs.begin())};
+}
+
 Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<const double> shares,
-                   const EtaOptions& options) {
+                   std::span<const JobRequest> past, const EtaOptions& options) {
   const auto at = std::find_if(snapshot.waiting.begin(), snapshot.waiting.end(),
                                [&](const JobRequest& request) { return request.name == job; });
   if (at == snapshot.waiting.end()) throw Error(ErrorKind::kBadInput, job, "does not wait in this snapshot");
@@ -180,9 +186,23 @@ Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<c
   const auto index = static_cast<std::size_t>(at - snapshot.waiting.begin());
   base::Rng rng(options.seed);
   std::vector<double> starts, ends;
-  Workload queue{"queue", snapshot.waiting, {}};
-  for (JobRequest& request : queue.jobs) request.submit = snapshot.now;
+  Workload waiting{"queue", snapshot.waiting, {}};
+  for (JobRequest& request : waiting.jobs) request.submit = snapshot.now;
+  constexpr Nanos kDay(86400 * kSecond);
+  constexpr std::size_t kMostArrivals = 150;
+  const std::int64_t days = past.empty() ? 0 : (snapshot.now - past.front().submit) / kDay;
   for (int draw = 0; draw < options.draws; ++draw) {
+    Workload queue = waiting;
+    if (days > 0) {
+      const Nanos shift = kDay * rng.between(1, days);
+      const auto from = std::partition_point(past.begin(), past.end(), [&](const JobRequest& request) {
+        return request.submit <= snapshot.now - shift;
+      });
+      for (auto next = from; next != past.end() && queue.jobs.size() < waiting.jobs.size() + kMostArrivals; ++next) {
+        queue.jobs.push_back(*next);
+        queue.jobs.back().submit += shift;
+      }
+    }
     std::vector<RunningJob> running;
     for (const JobRequest& request : snapshot.running) {
       const Nanos limit = limit_of(request), elapsed = snapshot.now - request.start;
@@ -206,6 +226,47 @@ Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<c
   };
   return {quantile(starts, 0.1), quantile(starts, 0.5), quantile(starts, 0.9),
           quantile(ends, 0.1),   quantile(ends, 0.5),   quantile(ends, 0.9)};
+}
+
+EtaRow eta_from_history(const Workload& history, const std::string& job, const std::string& at,
+                        const EtaOptions& options) {
+  const auto found = std::find_if(history.jobs.begin(), history.jobs.end(),
+                                  [&](const JobRequest& request) { return request.name == job; });
+  if (found == history.jobs.end()) throw Error(ErrorKind::kBadInput, history.name, fmt::format("has no job {}", job));
+  EtaRow row{job, found->submit, {}, found->start, found->end};
+  if (!at.empty()) {
+    const auto time = parse_timestamp(at);
+    if (!time) throw Error(ErrorKind::kUsage, "--at", fmt::format("'{}' is not a time like 2025-01-31T12:00:00", at));
+    row.now = *time;
+  }
+  row.eta = estimate_start(snapshot_at(history, row.now), job, limit_shares(history, row.now),
+                           submitted_before(history, row.now), options);
+  return row;
+}
+
+base::Json to_json(const std::vector<EtaRow>& rows) {
+  base::Json json = base::make_result("schedule-eta", 1);
+  for (const EtaRow& row : rows) {
+    base::Json one;
+    one["job"] = row.job;
+    one["now"] = format_timestamp(row.now);
+    const auto after = [&](Nanos time) { return seconds(time - row.now); };
+    one["start_s"] = {after(row.eta.start_low), after(row.eta.start_median), after(row.eta.start_high)};
+    one["end_s"] = {after(row.eta.end_low), after(row.eta.end_median), after(row.eta.end_high)};
+    if (row.start.count() >= 0) one["happened_s"] = {after(row.start), after(row.end)};
+    json["jobs"].push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string to_text(const std::vector<EtaRow>& rows) {
+  std::string text;
+  for (const EtaRow& row : rows)
+    text += fmt::format("{}: starts {} (80 %: {} to {}), ends {} (80 %: {} to {}), UTC\n", row.job,
+                        format_timestamp(row.eta.start_median), format_timestamp(row.eta.start_low),
+                        format_timestamp(row.eta.start_high), format_timestamp(row.eta.end_median),
+                        format_timestamp(row.eta.end_low), format_timestamp(row.eta.end_high));
+  return text;
 }
 
 }  // namespace paceline::schedule

@@ -63,9 +63,25 @@ struct EtaOptions {
   std::uint64_t seed = 1;
 };
 /// Simulates the queue on from the snapshot, `draws` times, with run times drawn from `shares` (for running jobs among
-/// those longer than they have run). Jobs that come later are not known. Throws Error(kBadInput) when the job does not
+/// those longer than they have run) and with the jobs that will come after: those that came after the same time of day
+/// on a random day of `past` (none when it is empty). Throws Error(kBadInput) when the job does not
 /// wait or never fits.
 Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<const double> shares,
-                   const EtaOptions& options);
+                   std::span<const JobRequest> past, const EtaOptions& options);
+/// The jobs of `history` (in order of submission) that came before `now`.
+std::span<const JobRequest> submitted_before(const Workload& history, base::Nanos now);
+
+/// An estimate beside what happened, when the history holds it.
+struct EtaRow {
+  std::string job;
+  base::Nanos now{0};
+  Eta eta;
+  base::Nanos start{-1}, end{-1};  // what happened after `now`
+};
+/// `at`: a timestamp; empty: the moment when the job was submitted. Only what ended before is learned from.
+EtaRow eta_from_history(const Workload& history, const std::string& job, const std::string& at,
+                        const EtaOptions& options);
+base::Json to_json(const std::vector<EtaRow>& rows);
+std::string to_text(const std::vector<EtaRow>& rows);
 
 }  // namespace paceline::schedule

@@ -26,7 +26,8 @@ TEST(Eta, TheBandHoldsAboutAsOftenAsItSays) {
   while (asked < 150) {
     const JobRequest& job = history.jobs[history.jobs.size() / 3 + rng.below(history.jobs.size() / 2)];
     const Snapshot snapshot = snapshot_at(history, job.submit);
-    const Eta eta = estimate_start(snapshot, job.name, limit_shares(history, job.submit), {{{8, 8}}, 60, rng.next()});
+    const Eta eta = estimate_start(snapshot, job.name, limit_shares(history, job.submit),
+                                   submitted_before(history, job.submit), {{{8, 8}}, 80, rng.next()});
     ++asked;
     inside += eta.end_low <= job.end && job.end <= eta.end_high;
   }
@@ -35,7 +36,7 @@ TEST(Eta, TheBandHoldsAboutAsOftenAsItSays) {
 }
 
 TEST(Eta, RefusesAJobThatDoesNotWait) {
-  EXPECT_THROW(estimate_start({}, "7", std::vector<double>{0.5}, {}), Error);
+  EXPECT_THROW(estimate_start({}, "7", std::vector<double>{0.5}, {}, {}), Error);
 }
 
 }  // namespace
