@@ -197,7 +197,7 @@ void add_learn(CLI::App& schedule, Run& chosen) {
   command->prefix_command();
   command->callback([command, arguments, &chosen] {
     *arguments = command->remaining();
-    chosen = [arguments] {
+    chosen = [arguments]() -> int {
       const auto helper = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "libexec/paceline-learn";
       std::vector<std::string> words{helper.string(), "schedule"};
       words.insert(words.end(), arguments->begin(), arguments->end());

@@ -16,7 +16,7 @@ ClusterSnapshot snapshot_of(const std::string& text) {
 }
 
 // Field forms of Slurm 22.05 (bare numbers, one string) and of 23.11 and later (objects, lists).
-const char* const kSlurm = R"({
+const char* const kSlurm = R"json({
   "jobs": [
     {"job_id": 1, "job_state": "RUNNING", "partition": "gpu", "tres_alloc_str": "cpu=8,gres/gpu=6", "start_time": 1000, "time_limit": 60, "priority": 10},
     {"job_id": 2, "job_state": ["PENDING"], "partition": "gpu", "tres_req_str": "gres/gpu=4", "state_reason": "Resources", "priority": {"set": true, "infinite": false, "number": 9}, "submit_time": {"set": true, "infinite": false, "number": 1100}},
@@ -30,7 +30,7 @@ const char* const kSlurm = R"({
     {"name": "n1", "state": "mixed", "gres": "gpu:a100:4", "gres_used": "gpu:a100:2(IDX:0-1)"},
     {"name": "n2", "state": ["MIXED"], "gres": "gpu:a100:4", "gres_used": "gpu:a100:2(IDX:0-1)"},
     {"name": "n3", "state": "mixed", "gres": "gpu:a100:4", "gres_used": "gpu:a100:3"},
-    {"name": "n4", "state": ["IDLE", "DRAIN"], "gres": "gpu:a100:4", "gres_used": "gpu:a100:0"}]})";
+    {"name": "n4", "state": ["IDLE", "DRAIN"], "gres": "gpu:a100:4", "gres_used": "gpu:a100:0"}]})json";
 
 TEST(Why, FourFreeGpusOnNoNodeTogetherAreAPlacementMatter) {
   const Why why = explain(snapshot_of(kSlurm), "2");
@@ -59,7 +59,7 @@ TEST(Why, TheFirstReasonInOrderOfPrecedenceIsGiven) {
 }
 
 TEST(Why, KueueQuotasAndBorrowing) {
-  const std::string text = R"({"items": [
+  const std::string text = R"json({"items": [
     {"kind": "ClusterQueue", "metadata": {"name": "team"}, "spec": {"cohort": "all", "resourceGroups": [{"flavors": [
       {"name": "a100", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "8", "borrowingLimit": "4"}]}]}]},
      "status": {"flavorsReservation": [{"name": "a100", "resources": [{"name": "nvidia.com/gpu", "total": "6"}]}]}},
@@ -70,7 +70,7 @@ TEST(Why, KueueQuotasAndBorrowing) {
     {"kind": "Workload", "metadata": {"name": "waits"}, "spec": {"queueName": "team",
       "podSets": [{"count": 1, "template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "4"}}}]}}}]}},
     {"kind": "Workload", "metadata": {"name": "off"}, "spec": {"queueName": "team", "active": false,
-      "podSets": [{"count": 1, "template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}}]}}]})";
+      "podSets": [{"count": 1, "template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}}]}}]})json";
   const ClusterSnapshot snapshot = snapshot_of(text);
   EXPECT_EQ(explain(snapshot, "big").reason, PendingReason::kExceedsMaxQuota);
   EXPECT_EQ(explain(snapshot, "borrows").reason, PendingReason::kBorrowingLimitReached);

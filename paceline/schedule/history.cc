@@ -33,6 +33,22 @@ Nanos limit_of(const JobRequest& job) {
   return job.limit.count() > 0 ? job.limit : job.duration;
 }
 
+/// A run time for a job with this limit that has run for `elapsed`: the share of one of the jobs with the nearest
+/// limits that ran longer than that.
+Nanos draw_run_time(std::span<const LimitShare> shares, Nanos limit, Nanos elapsed, base::Rng& rng) {
+  constexpr std::ptrdiff_t kNeighbours = 100;  // on each side
+  const double least = static_cast<double>(elapsed.count()) / static_cast<double>(std::max<std::int64_t>(1, limit.count()));
+  const auto middle = std::lower_bound(shares.begin(), shares.end(), limit,
+                                       [](const LimitShare& share, Nanos value) { return share.limit < value; });
+  const auto from = middle - std::min<std::ptrdiff_t>(kNeighbours, middle - shares.begin());
+  const auto to = middle + std::min<std::ptrdiff_t>(kNeighbours, shares.end() - middle);
+  std::vector<double> longer;
+  for (auto share = from; share != to; ++share)
+    if (share->share > least) longer.push_back(share->share);
+  const double share = longer.empty() ? std::max(1.0, least) : longer[rng.below(longer.size())];
+  return Nanos(static_cast<std::int64_t>(share * static_cast<double>(limit.count())));
+}
+
 }  // namespace
 
 Workload generate_history(const HistoryGenerator& generator) {
@@ -152,22 +168,29 @@ std::string to_text(const Backtest& result) {
   return text;
 }
 
-Snapshot snapshot_at(const Workload& history, Nanos now) {
-  Snapshot snapshot{now, {}, {}};
-  for (const JobRequest& job : history.jobs) {
+Snapshot snapshot_at(const Workload& history, const RigidCluster& cluster, Nanos now) {
+  Snapshot snapshot{now, {}, {}, {}};
+  const std::vector<NodeParts> placed = replay_placements(history.jobs, cluster, now);
+  for (std::size_t i = 0; i < history.jobs.size(); ++i) {
+    const JobRequest& job = history.jobs[i];
     if (job.start.count() < 0 || job.submit > now || job.end <= now) continue;
     // A job that starts at this very moment still waits: nobody has decided yet.
-    (job.start < now ? snapshot.running : snapshot.waiting).push_back(job);
+    if (job.start >= now) {
+      snapshot.waiting.push_back(job);
+    } else {
+      snapshot.running.push_back(job);
+      snapshot.running_nodes.push_back(placed[i]);
+    }
   }
   return snapshot;
 }
 
-std::vector<double> limit_shares(const Workload& history, Nanos until) {
-  std::vector<double> shares;
+std::vector<LimitShare> limit_shares(const Workload& history, Nanos until) {
+  std::vector<LimitShare> shares;
   for (const JobRequest& job : history.jobs)
     if (job.start.count() >= 0 && job.end <= until && job.limit.count() > 0)
-      shares.push_back(static_cast<double>(job.duration.count()) / static_cast<double>(job.limit.count()));
-  std::sort(shares.begin(), shares.end());
+      shares.push_back({job.limit, static_cast<double>(job.duration.count()) / static_cast<double>(job.limit.count())});
+  std::stable_sort(shares.begin(), shares.end(), [](const LimitShare& a, const LimitShare& b) { return a.limit < b.limit; });
   return shares;
 }
 
@@ -177,7 +200,7 @@ std::span<const JobRequest> submitted_before(const Workload& history, Nanos now)
   return {history.jobs.data(), static_cast<std::size_t>(end - history.jobs.begin())};
 }
 
-Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<const double> shares,
+Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<const LimitShare> shares,
                    std::span<const JobRequest> past, const EtaOptions& options) {
   const auto at = std::find_if(snapshot.waiting.begin(), snapshot.waiting.end(),
                                [&](const JobRequest& request) { return request.name == job; });
@@ -204,18 +227,18 @@ Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<c
       }
     }
     std::vector<RunningJob> running;
-    for (const JobRequest& request : snapshot.running) {
+    for (std::size_t i = 0; i < snapshot.running.size(); ++i) {
+      const JobRequest& request = snapshot.running[i];
       const Nanos limit = limit_of(request), elapsed = snapshot.now - request.start;
-      const double least = static_cast<double>(elapsed.count()) / static_cast<double>(std::max<std::int64_t>(1, limit.count()));
-      const auto from = static_cast<std::size_t>(std::upper_bound(shares.begin(), shares.end(), least) - shares.begin());
-      const double share = from < shares.size() ? shares[from + rng.below(shares.size() - from)] : std::max(1.0, least);
-      const auto run = static_cast<std::int64_t>(share * static_cast<double>(limit.count()));
-      running.push_back({request.gpus, request.start + Nanos(run), request.start + limit});
+      const Nanos run = draw_run_time(shares, limit, elapsed, rng);
+      running.push_back({request.gpus, i < snapshot.running_nodes.size() ? snapshot.running_nodes[i] : NodeParts{},
+                         request.start + run, request.start + limit});
     }
     for (JobRequest& request : queue.jobs)
-      request.duration = Nanos(static_cast<std::int64_t>(shares[rng.below(shares.size())] * static_cast<double>(limit_of(request).count())));
-    // The order in which snapshots place running jobs on nodes is not known: largest first leaves least fragments.
-    std::stable_sort(running.begin(), running.end(), [](const auto& a, const auto& b) { return a.gpus > b.gpus; });
+      request.duration = draw_run_time(shares, limit_of(request), Nanos(0), rng);
+    // Those whose nodes are not known come last and fill what is left.
+    std::stable_sort(running.begin(), running.end(),
+                     [](const auto& a, const auto& b) { return !a.nodes.empty() && b.nodes.empty(); });
     const RigidResult result = simulate_rigid(queue, QueueRule::kBackfill, options.rigid, running, snapshot.now);
     if (result.runs[index].start.count() < 0) throw Error(ErrorKind::kBadInput, job, result.problems.front().what);
     starts.push_back(static_cast<double>((result.runs[index].start - snapshot.now).count()));
@@ -239,7 +262,7 @@ EtaRow eta_from_history(const Workload& history, const std::string& job, const s
     if (!time) throw Error(ErrorKind::kUsage, "--at", fmt::format("'{}' is not a time like 2025-01-31T12:00:00", at));
     row.now = *time;
   }
-  row.eta = estimate_start(snapshot_at(history, row.now), job, limit_shares(history, row.now),
+  row.eta = estimate_start(snapshot_at(history, options.rigid.cluster, row.now), job, limit_shares(history, row.now),
                            submitted_before(history, row.now), options);
   return row;
 }

@@ -45,13 +45,20 @@ std::string to_text(const Backtest& result);
 /// The moment of a cluster: what runs and what waits, in the order of the queue.
 struct Snapshot {
   base::Nanos now{0};
-  std::vector<JobRequest> running;  // start and limit are set
+  std::vector<JobRequest> running;       // start and limit are set
+  std::vector<NodeParts> running_nodes;  // where they are, empty: not known
   std::vector<JobRequest> waiting;
 };
-Snapshot snapshot_at(const Workload& history, base::Nanos now);
+/// Placements are those of replay_placements().
+Snapshot snapshot_at(const Workload& history, const RigidCluster& cluster, base::Nanos now);
 
-/// Run times as shares of the time limit, of jobs that ended before `until`.
-std::vector<double> limit_shares(const Workload& history, base::Nanos until);
+/// How long jobs ran of what they asked for, by time limit: of those that ended before `until`. Long limits are used
+/// up less, so a job is compared with jobs of about its own limit.
+struct LimitShare {
+  base::Nanos limit{0};
+  double share = 0;  // run time / time limit
+};
+std::vector<LimitShare> limit_shares(const Workload& history, base::Nanos until);
 
 struct Eta {
   base::Nanos start_low{0}, start_median{0}, start_high{0};  // 10 %, 50 %, 90 %
@@ -66,7 +73,7 @@ struct EtaOptions {
 /// those longer than they have run) and with the jobs that will come after: those that came after the same time of day
 /// on a random day of `past` (none when it is empty). Throws Error(kBadInput) when the job does not
 /// wait or never fits.
-Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<const double> shares,
+Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<const LimitShare> shares,
                    std::span<const JobRequest> past, const EtaOptions& options);
 /// The jobs of `history` (in order of submission) that came before `now`.
 std::span<const JobRequest> submitted_before(const Workload& history, base::Nanos now);

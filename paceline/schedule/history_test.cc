@@ -23,9 +23,9 @@ TEST(Eta, TheBandHoldsAboutAsOftenAsItSays) {
   const Workload history = generate_history({.days = 12, .load = 0.95, .seed = 5});
   base::Rng rng(9);
   int inside = 0, asked = 0;
-  while (asked < 150) {
+  while (asked < 100) {
     const JobRequest& job = history.jobs[history.jobs.size() / 3 + rng.below(history.jobs.size() / 2)];
-    const Snapshot snapshot = snapshot_at(history, job.submit);
+    const Snapshot snapshot = snapshot_at(history, {8, 8}, job.submit);
     const Eta eta = estimate_start(snapshot, job.name, limit_shares(history, job.submit),
                                    submitted_before(history, job.submit), {{{8, 8}}, 80, rng.next()});
     ++asked;
@@ -36,7 +36,7 @@ TEST(Eta, TheBandHoldsAboutAsOftenAsItSays) {
 }
 
 TEST(Eta, RefusesAJobThatDoesNotWait) {
-  EXPECT_THROW(estimate_start({}, "7", std::vector<double>{0.5}, {}, {}), Error);
+  EXPECT_THROW(estimate_start({}, "7", std::vector<LimitShare>{{base::Nanos(1), 0.5}}, {}, {}), Error);
 }
 
 }  // namespace

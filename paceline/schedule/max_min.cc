@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <coin/ClpSimplex.hpp>
 #include <coin/CoinPackedMatrix.hpp>
+#include <coin/CoinPackedVector.hpp>
 #include <nlohmann/json.hpp>
 #include <numeric>
 

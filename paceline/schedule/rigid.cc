@@ -9,6 +9,7 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <tuple>
 
 #include "paceline/base/error.h"
 #include "paceline/base/statistics.h"
@@ -21,14 +22,14 @@ using base::Nanos;
 /// Free GPUs of every node and how many nodes have how many free. Of equal nodes the first is taken.
 class FreeNodes {
  public:
-  using Parts = std::vector<std::pair<int, int>>;  // node, GPUs
+  using Parts = NodeParts;
 
   explicit FreeNodes(const RigidCluster& cluster)
       : per_node_(cluster.gpus_per_node),
         free_(static_cast<std::size_t>(cluster.nodes), per_node_),
         nodes_with_(static_cast<std::size_t>(per_node_) + 1, 0),
         total_(cluster.gpus()) {
-    nodes_with_.back() = cluster.nodes;
+    nodes_with_[static_cast<std::size_t>(per_node_)] = cluster.nodes;
   }
 
   int total() const { return total_; }
@@ -54,7 +55,7 @@ class FreeNodes {
     }
     if (gpus > 0) {
       int room = gpus;
-      while (nodes_with_[static_cast<std::size_t>(room)] == 0) ++room;
+      while (room < per_node_ && nodes_with_[static_cast<std::size_t>(room)] == 0) ++room;
       taken.push_back({find(room, 0), gpus});
       change(taken.back(), -1);
     }
@@ -112,8 +113,12 @@ class Simulation {
     runs_ = &result.runs;
     now_ = begin;
     for (const RunningJob& job : running) {
-      PL_CHECK(free_.fits(job.gpus));
-      add_run({std::max(job.end, begin), job.limit_end, free_.take(job.gpus), kSnapshot});
+      NodeParts nodes = job.nodes;
+      if (nodes.empty() || !free_.take_exactly(nodes)) {
+        if (!free_.fits(job.gpus)) continue;  // a record that the cluster cannot have held
+        nodes = free_.take(job.gpus);
+      }
+      add_run({std::max(job.end, begin), job.limit_end, std::move(nodes), kSnapshot});
     }
     double used = 0;
     Nanos last = begin;
@@ -278,6 +283,35 @@ std::optional<QueueRule> find_queue_rule(const std::string& name) {
 RigidResult simulate_rigid(const Workload& workload, QueueRule rule, const RigidOptions& options,
                            std::span<const RunningJob> running, base::Nanos begin) {
   return Simulation(workload, rule, options).run(workload.name, running, begin);
+}
+
+std::vector<NodeParts> replay_placements(std::span<const JobRequest> jobs, const RigidCluster& cluster, base::Nanos now) {
+  struct Event {
+    Nanos time;
+    bool start;
+    std::size_t job;
+  };
+  std::vector<Event> events;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i].start.count() < 0 || jobs[i].start >= now || jobs[i].end == jobs[i].start) continue;
+    events.push_back({jobs[i].start, true, i});
+    if (jobs[i].end <= now) events.push_back({jobs[i].end, false, i});
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return std::tie(a.time, a.start, a.job) < std::tie(b.time, b.start, b.job);
+  });
+  FreeNodes free(cluster);
+  std::vector<NodeParts> parts(jobs.size());
+  for (const Event& event : events) {
+    NodeParts& nodes = parts[event.job];
+    if (event.start) {
+      if (free.fits(jobs[event.job].gpus)) nodes = free.take(jobs[event.job].gpus);
+    } else {
+      free.give_back(nodes);
+      nodes.clear();
+    }
+  }
+  return parts;
 }
 
 WaitSummary summarise_waits(const Workload& workload, std::span<const RigidRun> runs) {

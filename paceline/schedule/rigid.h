@@ -48,9 +48,13 @@ struct RigidResult {
   double utilisation = 0;      // of all GPUs until the last end
 };
 
+/// Nodes of a job and how many GPUs on each.
+using NodeParts = std::vector<std::pair<int, int>>;
+
 /// A job that runs when the simulation begins, for snapshots.
 struct RunningJob {
   int gpus = 1;
+  NodeParts nodes{};          // where it is; empty: not known
   base::Nanos end{0};        // when it will really end
   base::Nanos limit_end{0};  // when it must have ended
 };
@@ -59,6 +63,10 @@ struct RunningJob {
 /// one part. A job that no empty cluster could hold is named and left out. Jobs must be in submission order.
 RigidResult simulate_rigid(const Workload& workload, QueueRule rule, const RigidOptions& options,
                            std::span<const RunningJob> running = {}, base::Nanos begin = base::Nanos(0));
+
+/// Where the jobs that run at `now` would be, had each been placed at its recorded start by the simulator's rule: by
+/// job, empty for the others and for those that did not fit. Jobs must hold starts and ends. O(jobs log jobs).
+std::vector<NodeParts> replay_placements(std::span<const JobRequest> jobs, const RigidCluster& cluster, base::Nanos now);
 
 struct WaitSummary {
   double mean = 0, median = 0, p90 = 0;  // seconds
