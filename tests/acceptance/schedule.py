@@ -2,7 +2,12 @@
 """schedule: simulators against published numbers, policies against each other, speed."""
 import csv
 import json
+import math
+import pathlib
+import random
 import statistics
+import subprocess
+import tempfile
 
 import lib
 
@@ -97,6 +102,104 @@ def dl2(case):
         worst = max(abs(ours[row["trace"], row["policy"]] / float(row["avg_jct_slots"]) - 1) for row in wanted)
         case.report(100 * worst, "<=", 1.0, n=len(wanted), data=[table], unit="%",
                     name=f"DL2 rules, largest difference, {nodes} nodes")
+
+
+LEARN = lib.BUILD / "libexec" / "paceline-learn"
+SEEDS = range(1, 6)
+LEARN_SECONDS = 30  # a seed and setting; 300 are allowed
+RULES = ["DRF", "DRF-repaired", "Optimus", "Optimus-repaired", "Optimus-search"]
+
+
+def learn(command, nodes, out, *options):
+    run = subprocess.run([str(LEARN), command, "--speeds", str(lib.data(f"{DL2}/config_speed.txt.gz")), "--arrivals",
+                          str(lib.data(f"{DL2}/arrival_patterns.json")), "--nodes", str(nodes), "--out", str(out),
+                          *map(str, options)], capture_output=True, text=True, check=False, timeout=600)
+    if run.returncode != 0:
+        raise RuntimeError(run.stderr.strip())
+    return json.loads(run.stdout)
+
+
+def mean_of(result, policy):
+    return statistics.mean(value for (_, name), value in result.items() if name == policy)
+
+
+def interval(values):
+    """Half of the 95 % t interval of five values."""
+    return 2.776 * statistics.stdev(values) / math.sqrt(len(values))
+
+
+@room.case("DL2 learned: warm-up")
+def warm_up(case):
+    with tempfile.TemporaryDirectory() as folder:
+        result = learn("schedule-warm-up", 24, pathlib.Path(folder) / "warm.json", "--teacher", "DRF")
+    case.report(100 * result["agreement"], ">=", 90.0, n=result["held_out_decisions"], unit="%",
+                data=[lib.data(f"{DL2}/config_speed.txt.gz")], name="DL2's network agrees with its teacher, held out")
+
+
+@room.case("DL2 learned: policy search")
+def learned(case):
+    traces = ps_traces()
+    with tempfile.TemporaryDirectory() as folder:
+        nets = {}
+        for nodes in (24, 12):
+            for seed in SEEDS:
+                nets[nodes, seed] = pathlib.Path(folder) / f"{nodes}-{seed}.json"
+                learn("schedule", nodes, nets[nodes, seed], "--seed", seed, "--seconds", LEARN_SECONDS)
+        learned_of = lambda nodes, at, *options: [
+            mean_of(ps_run(at, ["Learned"], "--learned", nets[nodes, seed], *options), "Learned") for seed in SEEDS]
+        rules = ps_run(96, ["DRF", "Optimus", "Optimus-search", "Shortest-step"])
+        bound = mean_of(ps_run(100000, ["Shortest-step"]), "Shortest-step")
+        values = learned_of(24, 96)
+        for rule, least in (("DRF", 44.1), ("Optimus", 17.5)):
+            base = mean_of(rules, rule)
+            below = [100 * (1 - value / base) for value in values]
+            case.report(statistics.mean(below), ">=", least, n=len(below), data=traces, unit="%",
+                        name=f"96 nodes, learned below {rule}",
+                        note=f"+-{interval(below):.2f}; no-contention bound {100 * (1 - bound / base):.1f} %; "
+                             f"{statistics.mean(values):.2f} slots, bound {bound:.2f}")
+        for at, options in ((24, ()), (12, ()), (24, ("--slot", 60, "--restart", 30)), (12, ("--slot", 60, "--restart", 30))):
+            rules = ps_run(at, RULES + ["Shortest-step"], *options)
+            best = min(RULES, key=lambda rule: mean_of(rules, rule))
+            values = learned_of(at, at, *options)
+            below = [100 * (1 - value / mean_of(rules, best)) for value in values]
+            start = [100 * (1 - value / mean_of(rules, "Shortest-step")) for value in values]
+            what = f"{at} nodes" + (", 60-s slots, restart 30 s" if options else "")
+            case.report(statistics.mean(below) - interval(below), ">=", 5.0, n=len(below), data=traces, unit="%",
+                        name=f"{what}, learned below the best rule",
+                        note=f"{statistics.mean(below):.2f} +-{interval(below):.2f} below {best}; "
+                             f"{statistics.mean(start):.2f} +-{interval(start):.2f} below the rule it started from")
+
+
+@room.case("histories")
+def histories(case):
+    with tempfile.TemporaryDirectory() as folder:
+        history = pathlib.Path(folder) / "sacct.txt"
+        made = lib.paceline("schedule", "generate", "--days", 30, "--nodes", 8, "--load", 0.9, "--seed", 7, as_json=False)
+        history.write_text(made.out, encoding="utf-8")
+        result = lib.paceline("schedule", "backtest", history, "--nodes", 8, "--policies", "current,FIFO").json
+        jobs = made.out.count("\n") - 1
+        for what in ("median_wait", "p90_wait"):
+            case.report(100 * result["replay_error"][what], "<=", 5.0, n=jobs, unit="%", name=f"replay of a made month, {what}")
+        rows = made.out.splitlines()[1:]
+        asked = random.Random(1).sample([row.split("|")[0] for row in rows[len(rows) // 4:len(rows) * 3 // 4]], 200)
+        etas = lib.paceline("schedule", "eta", *asked, "--history", history, "--nodes", 8, "--draws", 150).json["jobs"]
+        for index, what in enumerate(("start", "end")):
+            inside = sum(eta[f"{what}_s"][0] <= eta["happened_s"][index] <= eta[f"{what}_s"][2] for eta in etas)
+            share = 100 * inside / len(etas)
+            case.report(75 <= share <= 85, "==", True, n=len(etas), name=f"eta's 80 % band of the {what} holds in 75-85 %",
+                        note=f"{share:.1f} %")
+
+
+@room.case("bad input")
+def bad_input(case):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "bad.csv"
+        path.write_text("name,time,application,num_replicas,batch_size\na,0,alexnet,1,128\nb,-5,cifar10,1,128\n"
+                        "c,0,cifar10,999,128\nd,0,cifar10,1,128\n", encoding="utf-8")
+        result = simulate([path], "--profiles", lib.data(f"{POLLUX}/traces"), "--policy", "Tiresias")["results"][0]
+        lines = sorted(problem["where"].rsplit(":", 1)[1] for problem in result["problems"])
+        case.report(lines == ["2", "3", "4"] and result["jobs"] == 1, "==", True, n=3,
+                    name="unknown model, negative time, too large: lines named, the rest runs", note=" ".join(lines))
 
 
 @room.case("speed")
