@@ -93,7 +93,7 @@ Header make_header(const GraphLayout& layout) {
 }
 
 /// Reads and checks the header against the file's size.
-Header read_header(const fs::path& path, std::string_view text) {
+Header read_header(const fs::path& path, std::string_view text, std::uint64_t file_size) {
   Header header;
   if (text.size() < sizeof(Header) || std::memcmp(text.data(), kMagic.data(), kMagic.size()) != 0)
     throw_bad(path, "is not a Paceline graph file; make one with `paceline gnn import`");
@@ -110,9 +110,9 @@ Header read_header(const fs::path& path, std::string_view text) {
     const std::uint64_t wanted = c == kOffsets ? (header.rows + 1) * 8 : header.edges * width[c];
     if (section.bytes != wanted && !(section.bytes == 0 && c > kNeighbours))
       throw_bad(path, fmt::format("column {} has {} bytes, expected {}", kColumnNames[c], section.bytes, wanted));
-    if (section.place % kPage != 0 || section.place > text.size() || section.bytes > text.size() - section.place)
+    if (section.place % kPage != 0 || section.place > file_size || section.bytes > file_size - section.place)
       throw_bad(path, fmt::format("is cut short: column {} needs {} bytes, the file has {}; copy or import it again",
-                                  kColumnNames[c], section.place + section.bytes, text.size()));
+                                  kColumnNames[c], section.place + section.bytes, file_size));
   }
   return header;
 }
@@ -241,7 +241,7 @@ void write_graph(const fs::path& path, const Graph& graph) {
 Graph open_graph(const fs::path& path, Check check) {
   auto file = std::make_unique<base::MappedFile>(path);
   const std::string_view text = file->text();
-  const Header header = read_header(path, text);
+  const Header header = read_header(path, text, text.size());
   if (column<std::uint64_t>(text, header, kOffsets).back() != header.edges)
     throw_bad(path, fmt::format("offsets do not end at the number of edges {}; import the graph again", header.edges));
   for (std::size_t c = 0; c < kColumns && check == Check::kAll; ++c) {
@@ -254,6 +254,74 @@ Graph open_graph(const fs::path& path, Check check) {
                                        : map_rows<std::uint32_t>(std::move(file), header);
   if (check == Check::kAll) validate(graph, path.string());
   return graph;
+}
+
+GraphReader::GraphReader(const fs::path& path) : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (file_ < 0) throw_bad(path, fmt::format("cannot open: {}", std::strerror(errno)));
+  std::string text(kPage, '\0');
+  try {
+    const std::uint64_t size = fs::file_size(path);
+    text.resize(std::min<std::uint64_t>(kPage, size));
+    read_at(text.data(), text.size(), 0);
+    const Header header = read_header(path, text, size);
+    if (header.node_bytes != 4) throw_bad(path, "has 64-bit node ids; this reader takes 32-bit ones");
+    rows_ = header.rows;
+    columns_ = header.columns;
+    edges_ = header.edges;
+    offsets_place_ = header.sections[kOffsets].place;
+    neighbours_place_ = header.sections[kNeighbours].place;
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+GraphReader::~GraphReader() {
+  ::close(file_);
+}
+
+void GraphReader::read_at(void* to, std::uint64_t bytes, std::uint64_t place) {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(file_, at, bytes, static_cast<off_t>(place));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw_system(path_, "read", got == 0 ? EIO : errno);
+    at += got;
+    place += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::uint64_t>(got);
+  }
+}
+
+void GraphReader::for_each_row(std::size_t buffer_bytes,
+                               const std::function<void(std::uint64_t, std::span<const std::uint32_t>)>& visit) {
+  std::vector<std::uint64_t> offsets;
+  std::vector<std::uint32_t> neighbours;
+  const std::uint64_t rows_at_once = std::max<std::uint64_t>(1, buffer_bytes / 8 - 1);
+  const std::uint64_t edges_at_once = std::max<std::uint64_t>(1, buffer_bytes / 4);
+  for (std::uint64_t first = 0; first < rows_; first += rows_at_once) {
+    const std::uint64_t count = std::min(rows_at_once, rows_ - first);
+    offsets.resize(count + 1);
+    read_at(offsets.data(), (count + 1) * 8, offsets_place_ + first * 8);
+    for (std::uint64_t i = 0; i < count; ++i)
+      if (offsets[i] > offsets[i + 1] || offsets[i + 1] > edges_)
+        throw_bad(path_, fmt::format("row {}: offsets do not ascend; import the graph again", first + i));
+    std::uint64_t begin = 0;
+    while (begin < count) {
+      std::uint64_t end = begin + 1;
+      while (end < count && offsets[end + 1] - offsets[begin] <= edges_at_once) ++end;
+      neighbours.resize(offsets[end] - offsets[begin]);
+      read_at(neighbours.data(), neighbours.size() * 4, neighbours_place_ + offsets[begin] * 4);
+      for (const std::uint32_t u : neighbours)
+        if (u >= columns_)
+          throw_bad(path_, fmt::format("rows {} to {}: neighbour {} is not below {}; import the graph again",
+                                       first + begin, first + end, u, columns_));
+      for (; begin < end; ++begin) {
+        const std::uint64_t from = offsets[begin] - (offsets[end] - neighbours.size());
+        visit(first + begin,
+              std::span<const std::uint32_t>(neighbours).subspan(from, offsets[begin + 1] - offsets[begin]));
+      }
+    }
+  }
 }
 
 bool is_graph_file(const fs::path& path) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 
 #include "paceline/gnn/graph.h"
@@ -58,6 +59,35 @@ enum class Check {
 /// a damaged header or column, or rows that break the rules of a graph.
 Graph open_graph(const std::filesystem::path& path, Check check = Check::kAll);
 bool is_graph_file(const std::filesystem::path& path);
+
+/// Reads the rows of a graph file (32-bit node ids) one after the other through a buffer, without mapping it.
+class GraphReader {
+ public:
+  /// Checks the header; Error as open_graph().
+  explicit GraphReader(const std::filesystem::path& path);
+  ~GraphReader();
+  GraphReader(const GraphReader&) = delete;
+  GraphReader& operator=(const GraphReader&) = delete;
+
+  std::uint64_t rows() const { return rows_; }
+  std::uint64_t columns() const { return columns_; }
+  std::uint64_t edges() const { return edges_; }
+  /// Two buffers of `buffer_bytes`; a row longer than the buffer grows it. Throws Error(kBadInput) for offsets or ids
+  /// out of range.
+  void for_each_row(std::size_t buffer_bytes,
+                    const std::function<void(std::uint64_t, std::span<const std::uint32_t>)>& visit);
+
+ private:
+  void read_at(void* to, std::uint64_t bytes, std::uint64_t place);
+
+  std::filesystem::path path_;
+  int file_ = -1;
+  std::uint64_t rows_ = 0;
+  std::uint64_t columns_ = 0;
+  std::uint64_t edges_ = 0;
+  std::uint64_t offsets_place_ = 0;
+  std::uint64_t neighbours_place_ = 0;
+};
 
 /// Four interleaved multiply-rotate lanes over 8-byte words; detects damage, is not cryptographic.
 std::uint64_t checksum(std::span<const char> bytes);

@@ -240,6 +240,12 @@ void write_npy(const std::filesystem::path& path, const std::vector<std::int64_t
   write_array(path, "<i8", fmt::format("({},)", values.size()), values);
 }
 
+void write_npy(const std::filesystem::path& path, const std::vector<std::int64_t>& values, std::uint64_t rows,
+               std::uint64_t columns) {
+  PL_CHECK(values.size() == rows * columns);
+  write_array(path, "<i8", fmt::format("({}, {})", rows, columns), values);
+}
+
 void write_npy(const std::filesystem::path& path, const std::vector<float>& values, std::uint64_t rows,
                std::uint64_t columns) {
   PL_CHECK(values.size() == rows * columns);

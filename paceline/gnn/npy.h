@@ -33,6 +33,8 @@ std::vector<std::pair<std::string, std::string>> read_zip(std::string_view bytes
 
 /// Writes one array of 64-bit integers or floats.
 void write_npy(const std::filesystem::path& path, const std::vector<std::int64_t>& values);
+void write_npy(const std::filesystem::path& path, const std::vector<std::int64_t>& values, std::uint64_t rows,
+               std::uint64_t columns);
 void write_npy(const std::filesystem::path& path, const std::vector<float>& values, std::uint64_t rows,
                std::uint64_t columns);
 
