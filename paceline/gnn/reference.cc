@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <unordered_set>
 
 namespace paceline::gnn::reference {
 
@@ -78,6 +83,58 @@ double chi_square_tail(double value, double degrees) {
     if (std::fabs(d * c - 1) < 1e-15) break;
   }
   return scale * fraction;
+}
+
+std::uint64_t fifo_hits(const std::vector<std::vector<std::uint64_t>>& trace, std::uint64_t capacity, int shards) {
+  const auto count = static_cast<std::uint64_t>(shards);
+  std::vector<std::deque<std::uint64_t>> queues(count);
+  std::vector<std::unordered_set<std::uint64_t>> held(count);
+  std::uint64_t hits = 0;
+  for (const auto& batch : trace) {
+    std::vector<std::uint64_t> missing;
+    for (const std::uint64_t id : batch) {
+      if (held[id % count].contains(id))
+        ++hits;
+      else
+        missing.push_back(id);
+    }
+    for (const std::uint64_t id : missing) {
+      const std::uint64_t shard = id % count;
+      const std::uint64_t room = capacity * (shard + 1) / count - capacity * shard / count;
+      if (room == 0) continue;
+      if (queues[shard].size() == room) {
+        held[shard].erase(queues[shard].front());
+        queues[shard].pop_front();
+      }
+      queues[shard].push_back(id);
+      held[shard].insert(id);
+    }
+  }
+  return hits;
+}
+
+std::uint64_t belady_hits(const std::vector<std::vector<std::uint64_t>>& trace, std::uint64_t capacity) {
+  std::map<std::uint64_t, std::deque<std::size_t>> uses;
+  for (std::size_t b = 0; b < trace.size(); ++b)
+    for (const std::uint64_t id : trace[b]) uses[id].push_back(b);
+  std::set<std::uint64_t> held;
+  std::uint64_t hits = 0;
+  for (const auto& batch : trace) {
+    for (const std::uint64_t id : batch) {
+      hits += held.contains(id);
+      uses[id].pop_front();
+    }
+    std::set<std::pair<std::size_t, std::uint64_t>> candidates;
+    held.insert(batch.begin(), batch.end());
+    for (const std::uint64_t id : held)
+      candidates.emplace(uses[id].empty() ? std::numeric_limits<std::size_t>::max() : uses[id].front(), id);
+    held.clear();
+    for (const auto& [next, id] : candidates) {
+      if (held.size() == capacity) break;
+      held.insert(id);
+    }
+  }
+  return hits;
 }
 
 }  // namespace paceline::gnn::reference

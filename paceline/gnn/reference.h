@@ -31,4 +31,11 @@ class FusedSampler {
 /// incomplete gamma function, by series or continued fraction (Numerical Recipes, section 6.2).
 double chi_square_tail(double value, double degrees);
 
+/// Hits of BGL's FIFO cache by the book: per shard a queue and a set, rows go in after their batch is served.
+std::uint64_t fifo_hits(const std::vector<std::vector<std::uint64_t>>& trace, std::uint64_t capacity, int shards);
+
+/// Hits of Belady's MIN with the right not to insert: after every batch, of the rows held and the rows fetched, those
+/// used soonest stay. O(batches * (capacity + batch) log).
+std::uint64_t belady_hits(const std::vector<std::vector<std::uint64_t>>& trace, std::uint64_t capacity);
+
 }  // namespace paceline::gnn::reference
