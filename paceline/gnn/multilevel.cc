@@ -93,7 +93,8 @@ void bisect(const WeightedGraph& graph, const std::vector<std::uint32_t>& names,
     for (const std::uint32_t v : names) out[v] = static_cast<std::uint32_t>(first);
     return;
   }
-  constexpr int kTries = 12;
+  // Dense coarse graphs (no communities) are slow to refine and all tries end alike.
+  const int tries = graph.neighbours.size() < 60'000 ? 12 : 4;
   const int left = parts / 2;
   const double share = static_cast<double>(left) / parts;
   // Imbalance adds up along the recursion.
@@ -109,7 +110,7 @@ void bisect(const WeightedGraph& graph, const std::vector<std::uint32_t>& names,
   }
   std::vector<std::uint32_t> best;
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+  for (int attempt = 0; attempt < tries; ++attempt) {
     std::vector<std::uint32_t> part = grow(graph, share, rng);
     const std::uint64_t cut = refine(graph, part, limits, 6, rng.next());
     if (cut < least) least = cut, best = std::move(part);
