@@ -12,5 +12,6 @@ using Run = std::function<int()>;
 void add_diagnose(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);
 void add_record(CLI::App& app, Run& run);
+void add_gnn(CLI::App& app, Run& run);
 
 }  // namespace paceline::cli

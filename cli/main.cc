@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   paceline::cli::add_diagnose(app, command);
   paceline::cli::add_convert(app, command);
   paceline::cli::add_record(app, command);
+  paceline::cli::add_gnn(app, command);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
