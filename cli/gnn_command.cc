@@ -209,7 +209,7 @@ void add_gnn(CLI::App& app, Run& chosen) {
   };
   const auto add_sampling = [&](CLI::App* command) {
     command->add_option("--fanout", options->fanout, "Neighbours per hop, seeds outwards, e.g. 15,10,5; -1 = all")->delimiter(',');
-    command->add_option("--batch", options->batch, "Seeds per batch")->check(CLI::PositiveNumber);
+    command->add_option("--batch", options->batch, "Seeds per batch")->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
   };
   CLI::App* import = add("import", "Reads a graph, names its defects, writes mapped files", "paceline gnn import edges.csv.gz graph/", run_import);
   import->add_option("OUT", options->output, "Folder to write")->required();
@@ -223,7 +223,7 @@ void add_gnn(CLI::App& app, Run& chosen) {
   plan->add_option("--row-bytes", options->row_bytes, "Bytes of one feature row");
   plan->add_option("--disk-rows", options->disk_rows, "Random feature rows per second the disk gives");
   CLI::App* part = add("partition", "Parts of equal size and training nodes with few edges between them", "paceline gnn partition graph/ --parts 8 -o graph.part.8", run_partition);
-  part->add_option("--parts", options->parts, "Number of parts")->check(CLI::PositiveNumber);
+  part->add_option("--parts", options->parts, "Number of parts")->check(CLI::Range(1, 1 << 20));
   part->add_option("--method", options->method)->check(CLI::IsMember({"multilevel", "streaming", "blocks", "metis", "random"}));
   part->add_option("-o,--output", options->output, "File with one part per line (METIS's form)");
   part->add_option("--dgl-config", options->dgl_config, "Also write DGL's partition configuration here");
