@@ -20,12 +20,15 @@ ResourcePlan plan_resources(const ResourceRequest& request) {
   for (const StageCost& stage : request.stages) {
     PL_CHECK(stage.group >= 0 && static_cast<std::size_t>(stage.group) < left.size());
     if (--left[static_cast<std::size_t>(stage.group)] < 0)
-      throw Error(ErrorKind::kInfeasible, "resource plan", fmt::format("machine {} has {} cores, fewer than its stages", stage.group, request.cores[static_cast<std::size_t>(stage.group)]));
+      throw Error(ErrorKind::kInfeasible, "resource plan",
+                  fmt::format("machine {} has {} cores, fewer than its stages", stage.group,
+                              request.cores[static_cast<std::size_t>(stage.group)]));
   }
   // Transfers of one link finish together when each gets bandwidth in proportion to its bytes; any other split makes
   // one of them later.
   std::vector<double> total(request.bandwidth.size(), 0);
-  for (const TransferCost& transfer : request.transfers) total.at(static_cast<std::size_t>(transfer.link)) += transfer.bytes;
+  for (const TransferCost& transfer : request.transfers)
+    total.at(static_cast<std::size_t>(transfer.link)) += transfer.bytes;
   double slowest_transfer = 0;
   std::string transfer_name;
   for (const TransferCost& transfer : request.transfers) {
@@ -51,7 +54,8 @@ ResourcePlan plan_resources(const ResourceRequest& request) {
     ++plan.cores[i];
     --free;
   }
-  if (slowest_transfer >= plan.seconds_per_batch && slowest_transfer > 0) plan.seconds_per_batch = slowest_transfer, plan.bound = transfer_name;
+  if (slowest_transfer >= plan.seconds_per_batch && slowest_transfer > 0)
+    plan.seconds_per_batch = slowest_transfer, plan.bound = transfer_name;
   return plan;
 }
 
@@ -75,12 +79,14 @@ StageCost fit_stage(std::string name, std::span<const int> cores, std::span<cons
   return {std::move(name), work, fixed, group};
 }
 
-MemorySplit split_memory(std::span<const float> topology_hotness, std::span<const std::uint64_t> degrees, std::span<const float> feature_hotness,
-                         std::uint64_t feature_row_bytes, std::uint64_t budget) {
+MemorySplit split_memory(std::span<const float> topology_hotness, std::span<const std::uint64_t> degrees,
+                         std::span<const float> feature_hotness, std::uint64_t feature_row_bytes,
+                         std::uint64_t budget) {
   const auto by_hotness = [](std::span<const float> hotness) {
     std::vector<std::uint64_t> order(hotness.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::uint64_t a, std::uint64_t b) { return hotness[a] > hotness[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint64_t a, std::uint64_t b) { return hotness[a] > hotness[b]; });
     return order;
   };
   const std::vector<std::uint64_t> topology = by_hotness(topology_hotness);
@@ -88,27 +94,35 @@ MemorySplit split_memory(std::span<const float> topology_hotness, std::span<cons
   const auto topology_bytes = [&](std::uint64_t v) { return degrees[v] * 4 + 8; };
   double topology_left = 0;
   double feature_left = 0;
-  for (std::size_t v = 0; v < topology.size(); ++v) topology_left += static_cast<double>(topology_hotness[v]) * static_cast<double>(topology_bytes(v));
-  for (const float accesses : feature_hotness) feature_left += static_cast<double>(accesses) * static_cast<double>(feature_row_bytes);
+  for (std::size_t v = 0; v < topology.size(); ++v)
+    topology_left += static_cast<double>(topology_hotness[v]) * static_cast<double>(topology_bytes(v));
+  for (const float accesses : feature_hotness)
+    feature_left += static_cast<double>(accesses) * static_cast<double>(feature_row_bytes);
   // From all features to ever more topology: rows of features leave as rows of the topology come in.
-  std::uint64_t rows = std::min<std::uint64_t>(features.size(), feature_row_bytes == 0 ? features.size() : budget / feature_row_bytes);
-  for (std::uint64_t i = 0; i < rows; ++i) feature_left -= static_cast<double>(feature_hotness[features[i]]) * static_cast<double>(feature_row_bytes);
+  std::uint64_t rows =
+      std::min<std::uint64_t>(features.size(), feature_row_bytes == 0 ? features.size() : budget / feature_row_bytes);
+  for (std::uint64_t i = 0; i < rows; ++i)
+    feature_left -= static_cast<double>(feature_hotness[features[i]]) * static_cast<double>(feature_row_bytes);
   MemorySplit best{0, rows * feature_row_bytes, rows, topology_left + feature_left};
   std::uint64_t spent = 0;
   for (const std::uint64_t v : topology) {
     spent += topology_bytes(v);
     if (spent > budget) break;
     topology_left -= static_cast<double>(topology_hotness[v]) * static_cast<double>(topology_bytes(v));
-    while (rows > 0 && rows * feature_row_bytes + spent > budget) feature_left += static_cast<double>(feature_hotness[features[--rows]]) * static_cast<double>(feature_row_bytes);
-    if (topology_left + feature_left < best.fetched_bytes) best = {spent, rows * feature_row_bytes, rows, topology_left + feature_left};
+    while (rows > 0 && rows * feature_row_bytes + spent > budget)
+      feature_left += static_cast<double>(feature_hotness[features[--rows]]) * static_cast<double>(feature_row_bytes);
+    if (topology_left + feature_left < best.fetched_bytes)
+      best = {spent, rows * feature_row_bytes, rows, topology_left + feature_left};
   }
   return best;
 }
 
 bool DriftWatch::add(double seconds) {
   constexpr std::size_t kBatches = 16;
-  if (last_.size() < kBatches) last_.push_back(seconds);
-  else last_[at_] = seconds;
+  if (last_.size() < kBatches)
+    last_.push_back(seconds);
+  else
+    last_[at_] = seconds;
   at_ = (at_ + 1) % kBatches;
   return last_.size() == kBatches && std::fabs(mean() - predicted_) > tolerance_ * predicted_;
 }
@@ -122,7 +136,8 @@ void pin_this_thread(std::span<const int> processors) {
   CPU_ZERO(&set);
   for (const int processor : processors) CPU_SET(static_cast<std::size_t>(processor), &set);
   if (::sched_setaffinity(0, sizeof(set), &set) != 0)
-    throw Error(ErrorKind::kSystem, "pinning", fmt::format("cannot bind a thread to its processors: {}", std::strerror(errno)));
+    throw Error(ErrorKind::kSystem, "pinning",
+                fmt::format("cannot bind a thread to its processors: {}", std::strerror(errno)));
 }
 
 }  // namespace paceline::gnn

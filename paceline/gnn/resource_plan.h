@@ -30,10 +30,10 @@ struct ResourceRequest {
 };
 
 struct ResourcePlan {
-  std::vector<int> cores;          // per stage
-  std::vector<double> bandwidth;   // per transfer
-  double seconds_per_batch = 0;    // of the pipeline: its slowest stage
-  std::string bound;               // which stage or transfer that is
+  std::vector<int> cores;         // per stage
+  std::vector<double> bandwidth;  // per transfer
+  double seconds_per_batch = 0;   // of the pipeline: its slowest stage
+  std::string bound;              // which stage or transfer that is
 };
 
 /// BGL's min-max (NSDI 2023, section 3.4): whole cores per stage within each group's count, bandwidth per transfer
@@ -54,14 +54,15 @@ struct MemorySplit {
   std::uint64_t feature_rows = 0;
   double fetched_bytes = 0;  // per epoch, topology and features
 };
-MemorySplit split_memory(std::span<const float> topology_hotness, std::span<const std::uint64_t> degrees, std::span<const float> feature_hotness,
-                         std::uint64_t feature_row_bytes, std::uint64_t budget);
+MemorySplit split_memory(std::span<const float> topology_hotness, std::span<const std::uint64_t> degrees,
+                         std::span<const float> feature_hotness, std::uint64_t feature_row_bytes, std::uint64_t budget);
 
 /// Notices when a stage's time departs from its forecast by more than `tolerance` for a while: mean of the last 16
 /// batches, so that one slow batch is not a change.
 class DriftWatch {
  public:
-  explicit DriftWatch(double predicted_seconds, double tolerance = 0.2) : predicted_(predicted_seconds), tolerance_(tolerance) {}
+  explicit DriftWatch(double predicted_seconds, double tolerance = 0.2)
+      : predicted_(predicted_seconds), tolerance_(tolerance) {}
   /// True when it is time to plan again.
   bool add(double seconds);
   double mean() const;

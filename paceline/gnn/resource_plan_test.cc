@@ -30,7 +30,9 @@ double brute_force(const ResourceRequest& request) {
       // Bandwidth in steps of a hundredth.
       double transfers = 1e300;
       for (int share = 1; share < 100; ++share)
-        transfers = std::min(transfers, std::max(request.transfers[0].bytes / (request.bandwidth[0] * share / 100), request.transfers[1].bytes / (request.bandwidth[0] * (100 - share) / 100)));
+        transfers =
+            std::min(transfers, std::max(request.transfers[0].bytes / (request.bandwidth[0] * share / 100),
+                                         request.transfers[1].bytes / (request.bandwidth[0] * (100 - share) / 100)));
       least = std::min(least, std::max(slowest, transfers));
       return;
     }
@@ -45,7 +47,9 @@ TEST(ResourcePlan, IsAsGoodAsTryingEverySplit) {
   base::Rng rng(1);
   for (int i = 0; i < 100; ++i) {
     ResourceRequest request;
-    for (int s = 0; s < 4; ++s) request.stages.push_back({"s" + std::to_string(s), rng.uniform(), rng.chance(0.5) ? 0 : 0.2 * rng.uniform(), s / 2});
+    for (int s = 0; s < 4; ++s)
+      request.stages.push_back(
+          {"s" + std::to_string(s), rng.uniform(), rng.chance(0.5) ? 0 : 0.2 * rng.uniform(), s / 2});
     request.transfers = {{"subgraph", 1 + rng.uniform(), 0}, {"features", 1 + rng.uniform(), 0}};
     request.cores = {2 + static_cast<int>(rng.below(6)), 2 + static_cast<int>(rng.below(6))};
     request.bandwidth = {5 + 20 * rng.uniform()};
@@ -85,7 +89,9 @@ TEST(ResourcePlan, MemoryGoesWhereItSavesMost) {
     std::vector<float> topology(12);
     std::vector<float> features(12);
     std::vector<std::uint64_t> random_degrees(12);
-    for (std::size_t v = 0; v < 12; ++v) topology[v] = static_cast<float>(rng.uniform()), features[v] = static_cast<float>(rng.uniform()), random_degrees[v] = rng.below(50);
+    for (std::size_t v = 0; v < 12; ++v)
+      topology[v] = static_cast<float>(rng.uniform()), features[v] = static_cast<float>(rng.uniform()),
+      random_degrees[v] = rng.below(50);
     const std::uint64_t budget = rng.below(2000);
     const MemorySplit split = split_memory(topology, random_degrees, features, 100, budget);
     EXPECT_LE(split.topology_bytes + split.feature_bytes, budget);
@@ -100,8 +106,11 @@ TEST(ResourcePlan, MemoryGoesWhereItSavesMost) {
       if (held > 0) spent += random_degrees[by_topology[held - 1]] * 4 + 8;
       if (spent > budget) break;
       double fetched = 0;
-      for (std::size_t v = held; v < 12; ++v) fetched += static_cast<double>(topology[by_topology[v]]) * static_cast<double>(random_degrees[by_topology[v]] * 4 + 8);
-      for (std::size_t v = (budget - spent) / 100; v < 12; ++v) fetched += static_cast<double>(features[by_features[v]]) * 100;
+      for (std::size_t v = held; v < 12; ++v)
+        fetched +=
+            static_cast<double>(topology[by_topology[v]]) * static_cast<double>(random_degrees[by_topology[v]] * 4 + 8);
+      for (std::size_t v = (budget - spent) / 100; v < 12; ++v)
+        fetched += static_cast<double>(features[by_features[v]]) * 100;
       least = std::min(least, fetched);
     }
     EXPECT_NEAR(split.fetched_bytes, least, 1e-6 * least + 1e-6);

@@ -25,6 +25,7 @@
 #include "paceline/gnn/cache.h"
 #include "paceline/gnn/dataset.h"
 #include "paceline/gnn/feature_file.h"
+#include "paceline/gnn/feature_store.h"
 #include "paceline/gnn/generate.h"
 #include "paceline/gnn/graph_file.h"
 #include "paceline/gnn/order.h"
@@ -39,11 +40,15 @@ using paceline::base::Json;
 using Arguments = std::vector<std::string>;
 namespace fs = std::filesystem;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 double cpu() {
   struct rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 std::int64_t peak_bytes() {
@@ -59,7 +64,10 @@ Dataset dataset(const std::string& name) {
     made.relations.push_back({"node", "edge", "node", kronecker(std::stoi(name.substr(10)), 16, 1)});
   } else if (name.starts_with("blocks:")) {
     const std::size_t colon = name.find(':', 7);
-    made.relations.push_back({"node", "edge", "node", block_model({.nodes = std::stoull(name.substr(7)), .blocks = std::stoull(name.substr(colon + 1))}, 1, &made.labels)});
+    made.relations.push_back(
+        {"node", "edge", "node",
+         block_model({.nodes = std::stoull(name.substr(7)), .blocks = std::stoull(name.substr(colon + 1))}, 1,
+                     &made.labels)});
     for (std::int64_t& label : made.labels) label %= 8;
   } else {
     Defects defects;
@@ -102,8 +110,10 @@ Json sampler(const Arguments&) {
       const auto batch = std::span(seeds).subspan(b * 1024, 1024);
       for (int which = 0; which < 2; ++which) {
         const double start = cpu();
-        if (which == 0) plain.sample(batch, sample);
-        else ours.sample(batch, {static_cast<std::uint64_t>(round), b}, sample);
+        if (which == 0)
+          plain.sample(batch, sample);
+        else
+          ours.sample(batch, {static_cast<std::uint64_t>(round), b}, sample);
         spent[which] += cpu() - start;
         drawn[which] += static_cast<double>(sample.source.size());
         nodes[which] += static_cast<double>(sample.nodes.size());
@@ -119,12 +129,17 @@ Json sampler(const Arguments&) {
     for (int threads = 1; threads <= 2; ++threads) {
       paceline::base::set_threads(threads);
       const double start = now();
-      sample_batches<std::uint32_t>(rows, graph.columns(), {.fanout = {15, 10, 5}}, all, 1024, 0, [](std::size_t, const auto&) {});
+      sample_batches<std::uint32_t>(rows, graph.columns(), {.fanout = {15, 10, 5}}, all, 1024, 0,
+                                    [](std::size_t, const auto&) {});
       best[threads - 1] = std::min(best[threads - 1], now() - start);
     }
   }
-  return {{"ratio", ratios[4]}, {"plain_medges_per_cpu_s", edges[0] / seconds[0] / 1e6}, {"ours_medges_per_cpu_s", edges[1] / seconds[1] / 1e6},
-          {"edges_per_batch", {edges[0] / 576, edges[1] / 576}}, {"nodes_per_batch", {nodes[0] / 576, nodes[1] / 576}}, {"two_threads", best[0] / best[1]}};
+  return {{"ratio", ratios[4]},
+          {"plain_medges_per_cpu_s", edges[0] / seconds[0] / 1e6},
+          {"ours_medges_per_cpu_s", edges[1] / seconds[1] / 1e6},
+          {"edges_per_batch", {edges[0] / 576, edges[1] / 576}},
+          {"nodes_per_batch", {nodes[0] / 576, nodes[1] / 576}},
+          {"two_threads", best[0] / best[1]}};
 }
 
 // Hit ratios of all policies on one recorded trace, epochs 2 and 3, 10 % of the rows.
@@ -144,7 +159,8 @@ Json cache(const Arguments& arguments) {
   const std::vector<float> presampled = presample_scores(trace, epoch_batches, graph.rows());
   Json result;
   const auto run = [&](const char* name, Policy policy, const std::vector<float>& scores, std::size_t window) {
-    const auto made = make_cache({.policy = policy, .nodes = graph.rows(), .capacity = capacity, .shards = 1, .scores = scores});
+    const auto made =
+        make_cache({.policy = policy, .nodes = graph.rows(), .capacity = capacity, .shards = 1, .scores = scores});
     result[name] = simulate(*made, trace, window, epoch_batches).ratio();
   };
   run("fifo", Policy::kFifo, {}, 0);
@@ -159,9 +175,11 @@ Json cache(const Arguments& arguments) {
   run("belady", Policy::kBelady, {}, trace.size());
   std::uint64_t differences = 0;
   for (const int shards : {1, 4}) {
-    const auto fifo = make_cache({.policy = Policy::kFifo, .nodes = graph.rows(), .capacity = capacity, .shards = shards, .scores = {}});
+    const auto fifo = make_cache(
+        {.policy = Policy::kFifo, .nodes = graph.rows(), .capacity = capacity, .shards = shards, .scores = {}});
     const auto hits = static_cast<std::int64_t>(simulate(*fifo, trace, 0).hits);
-    differences += static_cast<std::uint64_t>(std::abs(hits - static_cast<std::int64_t>(reference::fifo_hits(trace, capacity, shards))));
+    differences += static_cast<std::uint64_t>(
+        std::abs(hits - static_cast<std::int64_t>(reference::fifo_hits(trace, capacity, shards))));
   }
   result["fifo_differences"] = differences;
   return result;
@@ -174,11 +192,16 @@ Json cache_cost(const Arguments&) {
   const Trace trace = record_trace(graph, random_order(train, 0, 1), 1024, {15, 10, 5}, 0, 1);
   const std::vector<float> scores = presample_scores(trace, trace.size(), graph.rows());
   Json result;
-  for (const auto& [name, policy] : std::map<std::string, Policy>{{"fifo", Policy::kFifo}, {"sieve", Policy::kSieve}, {"s3fifo", Policy::kS3Fifo}, {"static", Policy::kStatic}, {"lookahead", Policy::kLookahead}}) {
+  for (const auto& [name, policy] : std::map<std::string, Policy>{{"fifo", Policy::kFifo},
+                                                                  {"sieve", Policy::kSieve},
+                                                                  {"s3fifo", Policy::kS3Fifo},
+                                                                  {"static", Policy::kStatic},
+                                                                  {"lookahead", Policy::kLookahead}}) {
     double find_best = 1e9;
     double insert_best = 1e9;
     for (int round = 0; round < 3; ++round) {
-      const auto made = make_cache({.policy = policy, .nodes = graph.rows(), .capacity = graph.rows() / 10, .shards = 1, .scores = scores});
+      const auto made = make_cache(
+          {.policy = policy, .nodes = graph.rows(), .capacity = graph.rows() / 10, .shards = 1, .scores = scores});
       double find = 0;
       double insert = 0;
       double ids = 0;
@@ -213,9 +236,15 @@ Json cache_cost(const Arguments&) {
 Json order(const Arguments& arguments) {
   const Dataset data = dataset(arguments.at(0));
   const std::vector<std::uint64_t> train = training_nodes(data.graph(), std::stod(arguments.at(2)));
-  const OrderChoice choice = choose_order(data.graph(), train, data.labels, std::stoul(arguments.at(1)), {15, 10, 5}, 1.5, 1);
+  const OrderChoice choice =
+      choose_order(data.graph(), train, data.labels, std::stoul(arguments.at(1)), {15, 10, 5}, 1.5, 1);
   const auto to_json = [](const OrderChoice::Candidate& each) {
-    return Json{{"order", each.size == 0 ? "random" : each.pieces ? "pieces" : "sequences"}, {"size", each.size}, {"inputs", each.inputs}, {"distance", each.distance}};
+    return Json{{"order", each.size == 0 ? "random"
+                          : each.pieces  ? "pieces"
+                                         : "sequences"},
+                {"size", each.size},
+                {"inputs", each.inputs},
+                {"distance", each.distance}};
   };
   Json result = to_json(choice.tried[choice.best]);
   for (const auto& each : choice.tried) result["tried"].push_back(to_json(each));
@@ -224,7 +253,10 @@ Json order(const Arguments& arguments) {
 
 // Arguments: graph, parts, method, seeds to look at.
 Json partition_graph(const Arguments& arguments) {
-  const std::map<std::string, PartitionMethod> methods{{"multilevel", PartitionMethod::kMultilevel}, {"streaming", PartitionMethod::kStreaming}, {"blocks", PartitionMethod::kBlocks}, {"metis", PartitionMethod::kMetis}, {"metis_plain", PartitionMethod::kMetis}, {"random", PartitionMethod::kRandom}};
+  const std::map<std::string, PartitionMethod> methods{
+      {"multilevel", PartitionMethod::kMultilevel}, {"streaming", PartitionMethod::kStreaming},
+      {"blocks", PartitionMethod::kBlocks},         {"metis", PartitionMethod::kMetis},
+      {"metis_plain", PartitionMethod::kMetis},     {"random", PartitionMethod::kRandom}};
   const int parts = std::stoi(arguments.at(1));
   const std::string& method = arguments.at(2);
   const Graph graph = [&] {
@@ -237,7 +269,8 @@ Json partition_graph(const Arguments& arguments) {
   const double start = now();
   const double cpu_start = cpu();
   const bool plain = method == "metis_plain";  // gpmetis as it comes: no training nodes, 3 % imbalance
-  const auto part = partition(graph, plain ? std::span<const std::uint8_t>{} : is_train, {.parts = parts, .method = methods.at(method)});
+  const auto part = partition(graph, plain ? std::span<const std::uint8_t>{} : is_train,
+                              {.parts = parts, .method = methods.at(method)});
   const double wall = now() - start;
   const double spent = cpu() - cpu_start;
   const std::int64_t peak = peak_bytes();
@@ -268,8 +301,13 @@ Json out_of_core(const Arguments& arguments) {
   paceline::base::set_threads(1);
   if (::setrlimit(RLIMIT_AS, &limit) != 0) throw std::runtime_error("cannot set the limit");
   const double start = now();
-  const auto part = stream_partition_file(arguments.at(0), {}, {.parts = std::stoi(arguments.at(1)), .method = PartitionMethod::kStreaming});
-  return {{"nodes", part.size()}, {"limit_bytes", csr / 2}, {"csr_bytes", csr}, {"seconds", now() - start}, {"peak_bytes", peak_bytes()}};
+  const auto part = stream_partition_file(arguments.at(0), {},
+                                          {.parts = std::stoi(arguments.at(1)), .method = PartitionMethod::kStreaming});
+  return {{"nodes", part.size()},
+          {"limit_bytes", csr / 2},
+          {"csr_bytes", csr},
+          {"seconds", now() - start},
+          {"peak_bytes", peak_bytes()}};
 }
 
 Json write_features(const Arguments& arguments) {
@@ -312,8 +350,90 @@ Json disk(const Arguments& arguments) {
   for (std::size_t i = 0; i < few; ++i) std::memcpy(out.data(), mapped + 4096 + rng.below(reader.rows()) * 512, 512);
   const double map = now() - start;
   ::close(file);
-  return {{"rows_per_s", static_cast<double>(count) / ring}, {"reads_per_s", static_cast<double>(reader.reads()) / ring}, {"mmap_rows_per_s", static_cast<double>(few) / map},
-          {"method", reader.method()}, {"resident_growth", grown}, {"buffer_bytes", reader.buffer_bytes()}};
+  return {{"rows_per_s", static_cast<double>(count) / ring},
+          {"reads_per_s", static_cast<double>(reader.reads()) / ring},
+          {"mmap_rows_per_s", static_cast<double>(few) / map},
+          {"method", reader.method()},
+          {"resident_growth", grown},
+          {"buffer_bytes", reader.buffer_bytes()}};
+}
+
+// The data path of one epoch after one of warm-up: sampling and gathering rows of 512 B with a quarter of them in
+// memory, for three ways to do it. Arguments: graph, batch, share of training nodes, folder on the disk.
+Json epoch(const Arguments& arguments) {
+  const Dataset data = dataset(arguments.at(0));
+  const Graph& graph = data.graph();
+  const auto& rows = graph.narrow_rows();
+  const std::size_t batch = std::stoul(arguments.at(1));
+  const std::vector<std::uint64_t> train = training_nodes(graph, std::stod(arguments.at(2)));
+  const fs::path path = fs::path(arguments.at(3)) / "features";
+  write_features({path.string(), std::to_string(graph.rows())});
+  const std::vector<int> fanout{15, 10, 5};
+  const std::uint64_t capacity = graph.rows() / 4;
+  const Order sequence = cluster_sequence(graph, train, 1);
+  const OrderChoice choice = choose_order(graph, train, data.labels, batch, fanout, 1.5, 1);
+  const std::size_t piece = choice.tried[choice.best].pieces ? choice.tried[choice.best].size : 2;
+  const auto order_of = [&](bool pieces, std::uint64_t epoch) {
+    return pieces ? balanced_pieces(sequence, data.labels, piece, batch, epoch, 1) : random_order(train, epoch, 1);
+  };
+  Json result{{"piece", piece}, {"label_distance", choice.tried[choice.best].distance}};
+  struct Way {
+    const char* name;
+    bool pieces;
+    Policy policy;
+  };
+  for (const Way& way : {Way{"presample", false, Policy::kStatic}, Way{"sieve", false, Policy::kSieve},
+                         Way{"ours", true, Policy::kLookahead}}) {
+    const std::vector<float> scores = [&] {
+      const Trace trace = record_trace(graph, order_of(way.pieces, 9), batch, fanout, 9, 1);
+      return presample_scores(trace, trace.size(), graph.rows());
+    }();
+    FeatureStore store(path,
+                       {.fast = {.policy = way.policy, .nodes = 0, .capacity = capacity, .shards = 1, .scores = scores},
+                        .host = {.policy = Policy::kSieve, .nodes = 0, .capacity = 0, .shards = 1, .scores = {}}});
+    Sampler<std::uint32_t> sampler(rows, graph.columns(), {.fanout = fanout, .seed = 1});
+    Sample<std::uint32_t> sample;
+    std::vector<float> out;
+    double seconds = 0;
+    double sampling = 0;
+    std::uint64_t read_before = 0;
+    std::size_t batches = 0;
+    std::uint64_t hits_before = 0;
+    for (std::uint64_t epoch_number = 0; epoch_number < 2; ++epoch_number) {
+      const Order order = order_of(way.pieces, epoch_number);
+      batches = (order.size() + batch - 1) / batch;
+      std::vector<std::vector<std::uint64_t>> ahead(batches);
+      read_before = store.counts().lookups;
+      hits_before = store.counts().fast_hits;
+      sampling = 0;
+      const double start = now();
+      std::size_t sampled = 0;
+      for (std::size_t b = 0; b < batches; ++b) {
+        const double sampling_start = now();
+        for (; sampled < batches && sampled <= b + 16; ++sampled) {
+          std::vector<std::uint32_t> seeds;
+          for (std::size_t i = sampled * batch; i < std::min(order.size(), (sampled + 1) * batch); ++i)
+            seeds.push_back(static_cast<std::uint32_t>(order[i]));
+          sampler.sample(seeds, {epoch_number, sampled}, sample);
+          ahead[sampled].assign(sample.nodes.begin(), sample.nodes.end());
+          store.announce(ahead[sampled]);
+        }
+        sampling += now() - sampling_start;
+        out.resize(ahead[b].size() * store.columns());
+        store.gather(ahead[b], out);
+        ahead[b].clear();
+      }
+      seconds = now() - start;
+    }
+    const auto lookups = static_cast<double>(store.counts().lookups - read_before);
+    const auto hits = static_cast<double>(store.counts().fast_hits - hits_before);
+    result[way.name] = {{"seconds", seconds},
+                        {"sampling_seconds", sampling},
+                        {"rows_read", lookups - hits},
+                        {"hit_ratio", hits / lookups},
+                        {"batches", batches}};
+  }
+  return result;
 }
 
 Json load(const Arguments& arguments) {
@@ -349,7 +469,18 @@ Json open_file(const Arguments& arguments) {
 }  // namespace
 
 int main(int count, char** values) {
-  const std::map<std::string, Json (*)(const Arguments&)> questions{{"sampler", sampler}, {"cache", cache}, {"cache_cost", cache_cost}, {"order", order}, {"partition", partition_graph}, {"make_graph", make_graph}, {"out_of_core", out_of_core}, {"write_features", write_features}, {"disk", disk}, {"load", load}, {"open", open_file}};
+  const std::map<std::string, Json (*)(const Arguments&)> questions{{"sampler", sampler},
+                                                                    {"cache", cache},
+                                                                    {"cache_cost", cache_cost},
+                                                                    {"order", order},
+                                                                    {"partition", partition_graph},
+                                                                    {"make_graph", make_graph},
+                                                                    {"out_of_core", out_of_core},
+                                                                    {"write_features", write_features},
+                                                                    {"disk", disk},
+                                                                    {"epoch", epoch},
+                                                                    {"load", load},
+                                                                    {"open", open_file}};
   try {
     const Arguments arguments(values + 1, values + count);
     if (arguments.empty() || !questions.contains(arguments[0])) throw std::runtime_error("unknown question");
