@@ -23,9 +23,7 @@ class LookaheadCache final : public Cache {
         level_(options.nodes, 0),
         pending_(options.nodes, kBeyond),
         last_(options.nodes, Place{kBeyond, 0}),
-        next_(capacity_, kNoSlot),
-        previous_(capacity_, kNoSlot),
-        list_of_(capacity_, 0),
+        links_(capacity_),
         heads_(kScoreLists + 32, kNoSlot) {
     rank_scores(options.scores);
   }
@@ -48,17 +46,20 @@ class LookaheadCache final : public Cache {
   void find(std::span<const std::uint64_t> ids, std::span<Slot> slots) override {
     PL_CHECK(!window_.empty() && window_.front().size() == ids.size());
     const std::vector<std::uint32_t>& uses = window_.front();
+    // Two passes, each of which prefetches what it is about to touch: first the nodes, then the slots.
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (i + 16 < ids.size()) {
         __builtin_prefetch(&slot_of_[ids[i + 16]]);
         __builtin_prefetch(&pending_[ids[i + 16]], 1);
       }
-      const Slot slot = slot_of(ids[i]);
-      slots[i] = slot;
+      slots[i] = slot_of(ids[i]);
       pending_[ids[i]] = uses[i];
-      if (slot == kNoSlot) continue;
-      ++pins_[slot];
-      relist(slot, uses[i]);
+      if (slots[i] != kNoSlot) __builtin_prefetch(&links_[slots[i]], 1);
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (slots[i] == kNoSlot) continue;
+      ++pins_[slots[i]];
+      relist(slots[i], uses[i]);
     }
     window_.pop_front();
     ++first_;
@@ -85,6 +86,11 @@ class LookaheadCache final : public Cache {
 
  private:
   static constexpr std::uint32_t kScoreLists = 1024;
+  struct Link {
+    Slot next = kNoSlot;
+    Slot previous = kNoSlot;
+    std::uint32_t list = 0;
+  };
   struct Place {
     std::uint32_t batch;
     std::uint32_t index;
@@ -126,23 +132,25 @@ class LookaheadCache final : public Cache {
   }
 
   void relist(Slot slot, std::uint32_t next_use) {
+    const std::uint32_t list = next_use == kBeyond ? level_[held(slot)] : list_of_batch(next_use);
+    if (list == links_[slot].list) return;
     unlink(slot);
-    link(slot, next_use == kBeyond ? level_[held(slot)] : list_of_batch(next_use));
+    link(slot, list);
   }
   void link(Slot slot, std::uint32_t list) {
-    list_of_[slot] = list;
-    previous_[slot] = kNoSlot;
-    next_[slot] = heads_[list];
-    if (heads_[list] != kNoSlot) previous_[heads_[list]] = slot;
+    links_[slot] = {heads_[list], kNoSlot, list};
+    if (heads_[list] != kNoSlot) links_[heads_[list]].previous = slot;
     heads_[list] = slot;
     if (list < kScoreLists) lowest_ = std::min(lowest_, list);
   }
   void unlink(Slot slot) {
-    if (previous_[slot] == kNoSlot)
-      heads_[list_of_[slot]] = next_[slot];
-    else
-      next_[previous_[slot]] = next_[slot];
-    if (next_[slot] != kNoSlot) previous_[next_[slot]] = previous_[slot];
+    const Link& link = links_[slot];
+    if (link.previous == kNoSlot) {
+      heads_[link.list] = link.next;
+    } else {
+      links_[link.previous].next = link.next;
+    }
+    if (link.next != kNoSlot) links_[link.next].previous = link.previous;
   }
 
   /// The row used latest, if it is worth less than `worth`.
@@ -159,7 +167,7 @@ class LookaheadCache final : public Cache {
     return kNoSlot;
   }
   Slot take(std::uint32_t list) {
-    for (Slot slot = heads_[list]; slot != kNoSlot; slot = next_[slot]) {
+    for (Slot slot = heads_[list]; slot != kNoSlot; slot = links_[slot].next) {
       if (pinned(slot)) continue;
       unlink(slot);
       return slot;
@@ -172,9 +180,7 @@ class LookaheadCache final : public Cache {
   std::vector<Place> last_;                        // per node: its last announced use
   std::deque<std::vector<std::uint32_t>> window_;  // per announced batch and index: batch of the use after it
   std::uint64_t first_ = 0;                        // batch at the front of the window
-  std::vector<Slot> next_;
-  std::vector<Slot> previous_;
-  std::vector<std::uint32_t> list_of_;
+  std::vector<Link> links_;  // per slot: its list and its neighbours there
   std::vector<Slot> heads_;
   std::uint32_t batch_lists_ = 32;
   std::uint32_t lowest_ = 0;
