@@ -180,7 +180,7 @@ class LookaheadCache final : public Cache {
   std::vector<Place> last_;                        // per node: its last announced use
   std::deque<std::vector<std::uint32_t>> window_;  // per announced batch and index: batch of the use after it
   std::uint64_t first_ = 0;                        // batch at the front of the window
-  std::vector<Link> links_;  // per slot: its list and its neighbours there
+  std::vector<Link> links_;                        // per slot: its list and its neighbours there
   std::vector<Slot> heads_;
   std::uint32_t batch_lists_ = 32;
   std::uint32_t lowest_ = 0;

@@ -180,8 +180,9 @@ std::vector<std::uint32_t> cycle(const WeightedGraph& graph, const PartitionOpti
 
 std::vector<std::uint32_t> multilevel_partition(const WeightedGraph& graph, const PartitionOptions& options) {
   const bool small = graph.neighbours.size() < 2'000'000;
-  const int tries = small ? 4 : 1;
-  const int cycles = small ? 3 : 1;
+  const int by_size = graph.neighbours.size() < 200'000 ? 12 : small ? 6 : 1;
+  const int tries = options.tries > 0 ? options.tries : by_size;
+  const int cycles = small ? 4 : 1;
   std::vector<std::uint32_t> best;
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   for (int attempt = 0; attempt < tries; ++attempt) {

@@ -23,6 +23,7 @@ struct PartitionOptions {
   double imbalance = 0.03;        // of nodes: the largest part over the mean part, minus one
   double train_imbalance = 0.04;  // of training nodes
   std::uint64_t seed = 1;
+  int tries = 0;  // kMultilevel: independent starts, the best is kept; 0 = by size (12 below 100k edges, 1 above 1M)
 };
 
 /// Part of every node. Edges are used in both directions; self loops and duplicates count once. `is_train`: one byte
