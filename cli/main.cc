@@ -30,6 +30,7 @@ int run(int argc, char** argv) {
   paceline::cli::add_convert(app, command);
   paceline::cli::add_record(app, command);
   paceline::cli::add_schedule(app, command);
+  paceline::cli::add_gnn(app, command);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
