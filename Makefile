@@ -57,6 +57,7 @@ endef
 acceptance soak: command
 	$(need_room)
 	@tools/install-deps test
+	$(call configure,release)
 	@cmake --build --preset release -j $(JOBS) --target acceptance_programs -- --quiet
 	@python3 -B tests/acceptance/$(ROOM)$(if $(filter soak,$@),_soak).py
 

@@ -53,12 +53,39 @@ void add_diagnose(CLI::App& app, Run& chosen) {
       "Example:\n"
       "  paceline diagnose examples/slow_rank\n"
       "  paceline diagnose 'traces/rank*.json.gz' --html report.html\n"
+      "  paceline diagnose profile_trace --capture iteration_20 --steps 18-20 --hosts \"$SLURM_JOB_NODELIST\"\n"
       "Reads traces of the PyTorch profiler: files, directories, patterns, .gz, .zst, .tar.\n"
       "Exit codes: 0 fine, 2 usage, 3 bad input, 5 system, 6 damaged input (the result is from what was readable).");
   command->add_option("TRACES", options->inputs, "Trace files, directories or patterns, all ranks of one job")
       ->required();
   command->add_flag("--json", options->json, "The result for machines, on standard output");
   command->add_option("--html", options->html, "Also write one self-contained page to this file");
+  trace::LoadOptions* const load = &options->job.load;
+  command->add_option("--trace-glob", load->glob, "Only files whose name matches, e.g. 'rank*_trace.json'");
+  command->add_option("--rank-regex", load->rank_regex, "Where a path has its rank, e.g. 'gpu([0-9]+)'");
+  command->add_option("--capture", load->capture, "Of several captures in one tree this one (default: the last)");
+  command
+      ->add_option(
+          "--ranks",
+          [load](const CLI::results_t& text) {
+            load->ranks = trace::Ranges(text.front(), "--ranks");
+            return true;
+          },
+          "Only these ranks, e.g. 0-7,16")
+      ->expected(1);
+  command
+      ->add_option(
+          "--steps",
+          [load](const CLI::results_t& text) {
+            load->steps = trace::Ranges(text.front(), "--steps");
+            return true;
+          },
+          "Only these steps, by the numbers of ProfilerStep#N, e.g. 12-14")
+      ->expected(1);
+  command->add_option(
+      "--hosts", load->hosts,
+      "Where each rank runs: a file of lines 'RANK HOST' or 'HOST slots=8', or a list of nodes as Slurm "
+      "writes it, e.g. 'node[01-08]'");
   command->add_option("--rows", options->text.rows, "Rows of each table (default 10)");
   command->add_flag("--every-step", options->text.every_step, "A row for each step of each rank");
   command->add_flag("--skip-last-step", options->job.reduce.skip_last_step,

@@ -28,6 +28,9 @@ int run(int argc, char** argv) {
   paceline::cli::Run command;
   paceline::cli::add_diagnose(app, command);
   paceline::cli::add_convert(app, command);
+  paceline::cli::add_record(app, command);
+  paceline::cli::add_schedule(app, command);
+  paceline::cli::add_gnn(app, command);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

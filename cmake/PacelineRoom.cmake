@@ -6,6 +6,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # False alarms on std::string in optimized code: gcc.gnu.org/bugzilla/show_bug.cgi?id=105651.
   target_compile_options(paceline_options INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # std::stable_sort of libstdc++ 12 uses what it calls deprecated.
+  target_compile_options(paceline_options INTERFACE -Wno-deprecated-declarations)
+endif()
 if(PACELINE_WERROR)
   target_compile_options(paceline_options INTERFACE -Werror)
 endif()

@@ -18,8 +18,8 @@ recorded with it would mislead, so the script refuses to run with it.)
 What is in a trace
 ------------------
 Debian's PyTorch is built without Kineto, and its own Chrome export has neither
-shapes nor sequence numbers.  This script therefore writes the profiler's event
-objects itself, in the layout that Kineto uses:
+shapes nor sequence numbers.  The profiler's event objects are therefore written
+by data/record/paceline_kineto.py, in the layout that Kineto uses:
 
   schemaVersion         1
   distributedInfo       backend, rank, world_size
@@ -65,8 +65,6 @@ Things to know
 """
 
 import argparse
-import gzip
-import json
 import os
 import sys
 import tempfile
@@ -79,6 +77,10 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
+# What writes the traces is shared with `paceline record`.
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "record"))
+import paceline_kineto  # noqa: E402
+
 MODEL_DEFAULTS = {
     # width, layers, batch
     "mlp": (384, 8, 128),
@@ -88,7 +90,6 @@ CLASSES = 10  # mlp
 SEQUENCE = 32  # transformer
 VOCABULARY = 512  # transformer
 DATASET = 512  # samples held by each rank
-USER_SCOPE = 7  # RecordScope::USER_SCOPE of the profiler
 
 
 def refuse(message):
@@ -371,8 +372,8 @@ def run_rank(rank, options, rendezvous, barrier, shared):
         "pinned_to": sorted(os.sched_getaffinity(0)) if options.pin else None,
     })
     meet()
-    write_trace(os.path.join(options.out, f"rank-{rank}.json.gz"), rank, options.ranks,
-                result, recorder)
+    paceline_kineto.write_trace(os.path.join(options.out, f"rank-{rank}.json.gz"), rank,
+                             options.ranks, result, recorder, recorder.pop("base_ns"))
     meet()
     dist.destroy_process_group()
 
@@ -382,84 +383,6 @@ def bucket_bytes(model):
     data = model._get_ddp_logging_data()
     text = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
     return [int(size) for size in text.split(",") if size.strip()]
-
-
-# -------------------------------------------------------------- the trace
-
-
-def nanosecond_times(result):
-    """(start, duration) in ns by event id: the flat event list has whole us only."""
-    times = {}
-    waiting = list(result.experimental_event_tree())
-    while waiting:
-        node = waiting.pop()
-        if node.correlation_id in times:
-            raise RuntimeError(f"event id {node.correlation_id} occurs twice")
-        times[node.correlation_id] = (node.start_time_ns, node.duration_time_ns)
-        waiting.extend(node.children)
-    return times
-
-
-def trace_events(result, rank, base_ns):
-    """The traceEvents list of one rank, and how many unfinished events were left out."""
-    pid = os.getpid()
-    times = nanosecond_times(result)
-    events, unfinished, threads = [], 0, {1: "main"}
-    for event in result.events():
-        start, duration = times[event.correlation_id()]
-        if duration < 0 or start < base_ns:
-            unfinished += 1
-            continue
-        name, tid = event.name(), event.start_thread_id()
-        args = {"External id": event.correlation_id()}
-        if event.sequence_nr() >= 0:
-            args["Sequence number"] = event.sequence_nr()
-            args["Fwd thread id"] = event.fwd_thread_id()
-        if event.shapes():
-            args["Input Dims"] = event.shapes()
-            args["Input type"] = event.dtypes()
-        if event.is_async() or event.end_thread_id() != tid:
-            args["is_async"] = int(event.is_async())
-            args["end_tid"] = event.end_thread_id()
-        if name.startswith("gloo:"):
-            threads[tid] = "gloo worker"
-        threads.setdefault(tid, "thread")
-        events.append({
-            "ph": "X", "cat": "user_annotation" if event.scope() == USER_SCOPE else "cpu_op",
-            "name": name, "pid": pid, "tid": tid,
-            # Below an hour, so three decimals of a us are exact in a double.
-            "ts": round((start - base_ns) / 1000, 3), "dur": round(duration / 1000, 3),
-            "args": args})
-    names = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0,
-              "args": {"name": f"rank {rank}"}},
-             {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "ts": 0,
-              "args": {"sort_index": rank}}]
-    for tid, label in sorted(threads.items()):
-        names.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "ts": 0,
-                      "args": {"name": label if tid == 1 else f"{label} {tid}"}})
-    return names + events, unfinished
-
-
-def write_trace(path, rank, ranks, result, recorder):
-    base_ns = recorder.pop("base_ns")
-    events, unfinished = trace_events(result, rank, base_ns)
-    recorder["unfinished_events_left_out"] = unfinished
-    head = {
-        "schemaVersion": 1,
-        "record_shapes": 1,
-        "displayTimeUnit": "ms",
-        "baseTimeNanoseconds": base_ns,
-        "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": ranks},
-        "recorder": recorder,
-        "traceName": os.path.basename(path),
-    }
-    compact = (",", ":")
-    # One event a line.  No file name and no time in the gzip header.
-    text = (json.dumps(head, separators=compact)[:-1] + ',"traceEvents":[\n'
-            + ",\n".join(json.dumps(event, separators=compact) for event in events) + "\n]}\n")
-    with open(path, "wb") as raw, \
-            gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=raw, mtime=0) as out:
-        out.write(text.encode())
 
 
 # ----------------------------------------------------------------- launch

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -83,7 +82,7 @@ inline std::string tar_member(std::string_view name, std::string_view text, char
                               std::string_view prefix = {}) {
   std::array<char, 512> header{};
   const auto put = [&](std::size_t offset, std::string_view field) {
-    std::memcpy(header.data() + offset, field.data(), field.size());
+    field.copy(header.data() + offset, field.size());
   };
   const auto octal = [&](std::size_t offset, int digits, unsigned long long value) {
     std::array<char, 16> field;

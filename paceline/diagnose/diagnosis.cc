@@ -160,11 +160,27 @@ void fill_tables(const Trace& trace, Diagnosis& diagnosis) {
 }  // namespace
 
 const Finding* main_finding(const Diagnosis& diagnosis) {
-  for (const std::string_view kind : {"late_rank", "late_host", "rotating_late_rank"}) {
-    for (const Finding& finding : diagnosis.findings) {
-      if (finding.kind == kind) return &finding;
+  // Percent of a step: what costs less is part of any healthy job, unless one rank or link stands out.
+  constexpr std::int64_t kHealthy = 8, kClear = 10;
+  const auto costs = [&](const Finding& finding, std::int64_t percent) {
+    return finding.cost * 100 >= diagnosis.median_step * percent;
+  };
+  const Finding* person = nullptr;  // somebody, or some link
+  const Finding* matter = nullptr;  // something of the whole job
+  const Finding* clean = nullptr;
+  for (const Finding& finding : diagnosis.findings) {  // most costly first
+    const bool late = finding.kind == "late_rank" || finding.kind == "late_host";
+    if (late || finding.kind == "slow_link" || finding.kind == "rotating_late_rank") {
+      if (person == nullptr) person = &finding;
+    } else if (finding.kind == "no_culprit") {
+      clean = &finding;
+    } else if (matter == nullptr && costs(finding, kHealthy)) {
+      matter = &finding;
     }
   }
+  if (person != nullptr && (matter == nullptr || costs(*person, kClear))) return person;
+  if (matter != nullptr) return matter;
+  if (clean != nullptr) return clean;
   return diagnosis.findings.empty() ? nullptr : &diagnosis.findings.front();
 }
 

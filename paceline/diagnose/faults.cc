@@ -11,7 +11,7 @@ namespace {
 
 // Causes and cures as published for MegaScale (NSDI'24, section 5), the BLOOM training chronicles (2022) and Llama 3
 // (arXiv 2407.21783, section 3.3.4).
-constexpr std::array<FaultEntry, 14> kEntries{{
+constexpr std::array<FaultEntry, 16> kEntries{{
     {Fault::kNone, "none", "no rank comes last more often than chance", "", ""},
     {Fault::kClock, "clock",
      "the same kernels with the same shapes are slower on one rank, matrix products at least as much as the rest",
@@ -34,9 +34,17 @@ constexpr std::array<FaultEntry, 14> kEntries{{
     {Fault::kAllocator, "allocator", "cudaMalloc, cudaFree and synchronisation inside the step",
      "fragmented caching allocator near the memory limit, changing shapes",
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer distinct shapes, some memory to spare"},
-    {Fault::kLink, "link", "transfers of one process group are slower than those of groups like it, waiting taken off",
-     "a degraded or flapping cable, a wrong route, a congested switch, one rail down",
-     "nccl-tests between these hosts; ibstat and error counters of the ports; take the link out"},
+    {Fault::kLinkInter, "link_inter",
+     "transfers of groups that cross certain hosts are slower than those of groups like them, waiting taken off",
+     "a degraded or flapping cable, a wrong route, a congested switch",
+     "nccl-tests between these hosts; error counters of the ports; take the link out"},
+    {Fault::kLinkIntra, "link_intra", "transfers inside one host are slower than inside the others",
+     "an NVLink down, peer access through PCIe or the CPU, wrong NUMA binding",
+     "nvidia-smi nvlink -s and topo -m on that host; exchange the board"},
+    {Fault::kLinkRail, "link_rail",
+     "transfers between the devices of one index are slower than those of the other indices",
+     "one network card, cable or leaf switch of the rail",
+     "ibstat and error counters of that card on all hosts; nccl-tests on the rail"},
     {Fault::kImbalance, "imbalance", "one rank has more work: more kernels or larger shapes",
      "longer sequences, more tokens for its experts, an uneven partition of layers",
      "balance by tokens, sort or pack samples, move layers between stages"},

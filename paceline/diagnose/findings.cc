@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <optional>
 
 #include "paceline/base/format.h"
@@ -155,18 +157,21 @@ class Finder {
 
   /// One group of ranks whose transfers are slow, found by comparing it with groups that do the same.
   void slow_link() {
-    const std::vector<SlowLink> links = find_slow_links(trace_, diagnosis_.step_count);
-    if (links.empty() || links.front().cost * 100 < diagnosis_.median_step) return;
-    const SlowLink& link = links.front();
+    const std::optional<SlowLinks> links = find_slow_links(trace_, diagnosis_.step_count);
+    if (!links || links->cost * 100 < diagnosis_.median_step) return;
     Finding& finding = add("slow_link",
                            fmt::format("transfers of group {} take {:.2f} times as long as those of groups like it{}{}",
-                                       link.group, link.ratio, link.scope.empty() ? "" : ", ", link.scope),
-                           link.cost);
-    finding.fault = Fault::kLink;
-    finding.evidence.push_back(fmt::format("{} more per step, waiting for late ranks taken off; {} ranks, from rank {}",
-                                           time_text(link.cost), link.ranks.size(), link.ranks.front()));
-    if (links.size() > 1) finding.evidence.push_back(fmt::format("{} more groups are slow", links.size() - 1));
-    finding.remedy = std::string(fault_entry(Fault::kLink).cure);
+                                       links->group, links->ratio, links->where.empty() ? "" : ", ", links->where),
+                           links->cost);
+    finding.fault = links->scope;
+    finding.measured = links->known_hosts;
+    finding.evidence.push_back(
+        fmt::format("{} more per step, waiting for late ranks taken off, hidden or not; {} ranks, "
+                    "from rank {}",
+                    time_text(links->cost), links->ranks.size(), links->ranks.front()));
+    if (links->groups > 1) finding.evidence.push_back(fmt::format("{} groups are slow alike", links->groups));
+    if (!links->known_hosts) finding.evidence.push_back("hosts are not known: --hosts tells where the traffic runs");
+    finding.remedy = std::string(fault_entry(links->scope).cure);
   }
 
   std::int64_t wait_of_others(const RankDiagnosis& late) const {
@@ -237,32 +242,69 @@ class Finder {
     }
   }
 
-  /// Whether the exposed transfers begin while computation still runs (too big for it) or only after it (issued late).
+  /// Whether the exposed transfers begin while computation still runs, or queue behind such (too big for it), or only
+  /// after it (issued late).
   void exposure(Finding& finding) const {
-    std::int64_t early = 0, late = 0;
+    std::vector<std::vector<std::int64_t>> transfer_of(trace_.ranks.size());
+    std::vector<std::vector<std::uint32_t>> group_of(trace_.ranks.size());
+    for (std::size_t i = 0; i < trace_.ranks.size(); ++i) {
+      transfer_of[i].assign(trace_.ranks[i].collectives.size(), 0);
+      group_of[i].assign(trace_.ranks[i].collectives.size(), 0);
+    }
     for (const trace::Collective& collective : trace_.collectives) {
       for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
         const trace::Member& member = trace_.members[m];
-        const trace::CommEvent& event = trace_.event(member);
-        const auto& hidden = trace_.ranks[member.rank].compute_in_collectives;
-        const trace::Interval transfer{event.end - collective.transfer, event.end};
-        const std::int64_t exposed = transfer.length() - total_within(hidden, transfer);
-        const bool began_in_time = total_within(hidden, {event.begin, event.end}) > 0;
-        (began_in_time ? early : late) += exposed;
+        transfer_of[member.rank][member.event] = collective.transfer;
+        group_of[member.rank][member.event] = collective.group;
       }
     }
-    finding.fault = late > early ? Fault::kIssuedLate : Fault::kTooBig;
-    finding.evidence.push_back(
-        fmt::format("{} of it in collectives that no computation overlaps, {} in such as outlast it",
-                    share_text(late, late + early), share_text(early, late + early)));
+    struct Exposed {
+      std::int64_t early = 0, late = 0;
+      std::int64_t sum() const { return early + late; }
+    };
+    std::map<std::uint32_t, Exposed> of_group;
+    for (std::size_t i = 0; i < trace_.ranks.size(); ++i) {
+      constexpr std::int64_t kQueued = 50'000;  // ns between one collective and the next on a busy stream
+      const auto& hidden = trace_.ranks[i].compute_in_collectives;
+      std::int64_t busy_until = std::numeric_limits<std::int64_t>::min();
+      bool in_time = false;
+      for (std::size_t e = 0; e < trace_.ranks[i].collectives.size(); ++e) {
+        const trace::CommEvent& event = trace_.ranks[i].collectives[e];
+        const bool queued = event.begin - kQueued <= busy_until;
+        in_time = (queued && in_time) || total_within(hidden, {event.begin, event.end}) > 0;
+        const trace::Interval transfer{event.end - transfer_of[i][e], event.end};
+        Exposed& exposed = of_group[group_of[i][e]];
+        (in_time ? exposed.early : exposed.late) += transfer.length() - total_within(hidden, transfer);
+        busy_until = std::max(busy_until, event.end);
+      }
+    }
+    // Some groups (tensor parallel) cannot overlap; the one with the largest share says what is to be done. Groups of
+    // one size stand for one another.
+    std::map<std::size_t, Exposed> of_size;
+    std::map<std::uint32_t, std::size_t> sizes;
+    for (const trace::Collective& collective : trace_.collectives) sizes[collective.group] = collective.size();
+    for (const auto& [group, exposed] : of_group) {
+      of_size[sizes[group]].early += exposed.early;
+      of_size[sizes[group]].late += exposed.late;
+    }
+    const auto main = std::max_element(of_size.begin(), of_size.end(),
+                                       [](const auto& a, const auto& b) { return a.second.sum() < b.second.sum(); });
+    if (main == of_size.end()) return;
+    finding.fault = main->second.late > main->second.early ? Fault::kIssuedLate : Fault::kTooBig;
+    finding.evidence.push_back(fmt::format(
+        "groups of {}: {} of it in collectives that begin only after the computation, {} in such as outlast it",
+        main->first, share_text(main->second.late, main->second.sum()),
+        share_text(main->second.early, main->second.sum())));
   }
 
   void host_bound() {
-    const std::int64_t time = mean_over_ranks(&StepParts::idle_host);
+    // Gaps between kernels that are launched just in time are the host's too.
+    const std::int64_t time = mean_over_ranks(&StepParts::idle_host) + mean_over_ranks(&StepParts::idle_gap);
     const char* title = diagnosis_.has_device ? "the device runs dry because the host launches too late"
                                               : "the host runs neither operators nor collectives";
     if (Finding* finding = share_finding("host_bound", time, 10, title)) {
-      finding->evidence.push_back("idle time whose next work was launched only after the idle time had begun");
+      finding->evidence.push_back(
+          "idle time whose next work was launched only after it had begun, and short gaps between kernels");
       if (diagnosis_.has_device) finding->fault = Fault::kLaunchBound;
       finding->remedy =
           diagnosis_.has_device

@@ -62,8 +62,7 @@ double excess_tail(const std::vector<double>& costs, const std::vector<double>& 
   return student_tail(mean / error, static_cast<double>(steps - 1));
 }
 
-/// What an item is, comparable between ranks, whose name tables differ. Kernels are known by the operator and shape
-/// that launched them where that is recorded: names change with libraries and devices.
+/// What an item is, comparable between the ranks of a job, whose name tables differ.
 std::string describe(const SlotItem& item, const base::InternTable& names) {
   const auto text = [&](base::NameId id) { return std::string(names.text(id)); };
   const bool has_span = item.span != base::kNone<base::NameId> && item.span != item.name;
@@ -82,7 +81,7 @@ std::string describe(const SlotItem& item, const base::InternTable& names) {
   }
   if (item.name == base::kNone<base::NameId>) return "many small " + std::string(activity_name(item.activity));
   if (item.activity == Activity::kCompute && item.op != base::kNone<base::NameId> && item.op != item.name) {
-    return "kernels of " + text(item.op) + span;
+    return "kernel " + text(item.name) + " of " + text(item.op) + span;
   }
   return text(item.name) + span;
 }
@@ -98,8 +97,11 @@ class LateRank {
   void run() {
     for (const Collective& collective : trace_.collectives) add_row(collective);
     costs_ = costs_by_step();
-    const std::optional<Party> late = choose();
+    own_excess_ = own_excess();
+    std::optional<Party> late = choose();
+    if (late) late = root_of(*late);
     if (late) {
+      name(*late);
       find_causes(*late);
     } else {
       find_rotation();
@@ -109,16 +111,6 @@ class LateRank {
  private:
   static bool counts(const Collective& collective) {
     return collective.size() >= 2 && trace::ends_together(collective.kind);
-  }
-
-  /// Begins of the members outside `party`; of all but the last one when it has all of them.
-  template <class Group>
-  std::vector<std::int64_t> begins_outside(const Collective& collective, const Group& party) const {
-    std::vector<std::int64_t> begins;
-    for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
-      if (!party.has(trace_.members[m].rank)) begins.push_back(trace_.members[m].begin);
-    }
-    return begins.empty() ? begins_of_others(collective) : begins;
   }
 
   std::vector<std::int64_t> begins_of_others(const Collective& collective) const {
@@ -282,11 +274,59 @@ class LateRank {
       diagnosis_.late.collectives = evidence.instances;
       diagnosis_.late.cost = static_cast<std::int64_t>(static_cast<double>(blame) / steps());
     }
-    if (late) {
-      for (const std::uint32_t rank : late->ranks) diagnosis_.late.ranks.push_back(*trace_.ranks[rank].rank);
-      if (late->ranks.size() > 1) diagnosis_.late.host = trace_.ranks[late->ranks[0]].host;
-    }
     return late;
+  }
+
+  void name(const Party& late) {
+    for (const std::uint32_t rank : late.ranks) diagnosis_.late.ranks.push_back(*trace_.ranks[rank].rank);
+    if (late.ranks.size() > 1) diagnosis_.late.host = trace_.ranks[late.ranks[0]].host;
+  }
+
+  /// Per rank and step, how much longer than on the median rank what it did itself took: all but collectives. Ranks
+  /// that are late only because they waited for another one have none.
+  std::vector<double> own_excess() const {
+    std::vector<double> own(trace_.ranks.size(), 0.0);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const diagnose::StepParts& mean = diagnosis_.ranks[i].mean;
+      own[i] = static_cast<double>(mean.duration - mean.exposed_wait - mean.exposed_transfer);
+    }
+    const double typical = base::median(own);
+    for (double& time : own) time -= typical;
+    return own;
+  }
+
+  /// Who is behind the lateness: the party itself when what it did took longer; one of its ranks, or a rank outside it,
+  /// when that one's excess is much larger; nobody when nobody's own time explains it, as behind a slow link.
+  std::optional<Party> root_of(const Party& late) const {
+    if (diagnosis_.step_count > 0 && starts_late(late)) return late;
+    const auto most =
+        static_cast<std::uint32_t>(std::max_element(own_excess_.begin(), own_excess_.end()) - own_excess_.begin());
+    const double largest = own_excess_[most];
+    if (largest < 0.3 * static_cast<double>(diagnosis_.late.cost)) {
+      diagnosis_.late = Late{};
+      return std::nullopt;
+    }
+    std::size_t alike = 0;
+    for (const std::uint32_t rank : late.ranks) alike += own_excess_[rank] >= 0.5 * largest ? 1 : 0;
+    if (10 * alike >= 7 * late.ranks.size()) return late;
+    return Party{{most}};
+  }
+
+  /// Its first step began later: the cause lies before the recording, not in its own time.
+  bool starts_late(const Party& late) const {
+    std::vector<std::int64_t> begins;
+    std::int64_t own = 0;
+    for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
+      if (diagnosis_.ranks[i].steps.empty()) continue;
+      const std::int64_t begin = diagnosis_.ranks[i].steps.front().begin;
+      if (late.has(i)) {
+        own = begin;
+      } else {
+        begins.push_back(begin);
+      }
+    }
+    const auto behind = static_cast<double>(own - median_of(begins));
+    return 2.0 * behind >= static_cast<double>(diagnosis_.late.cost) * steps();
   }
 
   /// Per step, the mean cost over parties of the same size outside `party`.
@@ -336,7 +376,7 @@ class LateRank {
         total += costs_[rank][s];
         if (costs_[rank][s] > costs_[most][s]) most = rank;
       }
-      if (total >= 2 * worth_naming() && costs_[most][s] >= 0.6 * total) mains[s] = most;
+      if (total >= 2 * worth_naming() && costs_[most][s] >= 0.75 * total) mains[s] = most;
     }
     return mains;
   }
@@ -377,21 +417,41 @@ class LateRank {
     diagnosis_.late.cost = static_cast<std::int64_t>(cost / steps());
   }
 
-  /// Compares the time before the collectives in which the party was last with the same time of the others.
+  /// Compares what the party did, collectives left out, with the same of the others, over all steps: ranks that are
+  /// ahead work while they wait, so single windows do not compare.
   void find_causes(const Party& late) {
     ItemTimes excess;
     std::map<Fault, std::int64_t> by_fault;
-    std::int64_t late_start = 0, lateness = 0, counted_until = std::numeric_limits<std::int64_t>::min();
-    const Collective* before = nullptr;  // in which the party came last, too
-    for (const Collective& collective : trace_.collectives) {
-      const Member& member = trace_.members[collective.last];
-      if (!counts(collective) || !late.has(member.rank)) continue;
-      const std::int64_t from = std::max(counted_until, median_of(begins_outside(collective, late)));
-      lateness += std::max<std::int64_t>(member.begin - from, 0);
-      counted_until = std::max(counted_until, member.begin);
-      compare(collective, before, late, excess, late_start);
-      before = &collective;
+    std::map<ItemKey, std::vector<std::int64_t>> on_others;
+    ItemTimes own;
+    for (const std::uint32_t rank : late.ranks) {
+      for (const auto& [key, time] : items_of(rank)) {
+        own[key] += time / static_cast<std::int64_t>(late.ranks.size());
+      }
     }
+    constexpr std::size_t kCompared = 16;  // enough for a median
+    const std::size_t stride = std::max<std::size_t>(trace_.ranks.size() / kCompared, 1);
+    for (std::size_t i = 0; i < trace_.ranks.size(); i += stride) {
+      if (late.has(static_cast<std::uint32_t>(i))) continue;
+      const ItemTimes theirs = items_of(static_cast<std::uint32_t>(i));
+      for (const auto& [key, time] : own) {
+        const auto found = theirs.find(key);
+        on_others[key].push_back(found == theirs.end() ? 0 : found->second);
+      }
+    }
+    if (!on_others.empty()) {
+      for (const auto& [key, time] : own) excess[key] = time - median_of(on_others[key]);
+    }
+    std::int64_t late_start = 0;
+    if (starts_late(late)) {
+      std::vector<std::int64_t> begins;
+      for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
+        if (!late.has(i)) begins.push_back(diagnosis_.ranks[i].steps.front().begin);
+      }
+      late_start = diagnosis_.ranks[late.ranks[0]].steps.front().begin - median_of(begins);
+    }
+    const auto lateness =
+        std::max<std::int64_t>(static_cast<std::int64_t>(static_cast<double>(diagnosis_.late.cost) * steps()), 1);
     const Fault compute_fault = fault_of_compute(late);
     const auto add = [&](std::string what, std::string kind, std::int64_t time, Fault fault) {
       by_fault[fault] += time;
@@ -445,6 +505,7 @@ class LateRank {
   /// Why computation takes longer: more work, all kernels slower, or only those that memory limits. Kernels are
   /// compared by name: their number, and their mean time where the number agrees.
   Fault fault_of_compute(const Party& late) const {
+    if (!diagnosis_.has_device) return Fault::kHostOp;  // a CPU job computes in its operators
     struct Work {
       std::vector<double> counts, means;  // of ranks outside the party
     };
@@ -523,72 +584,20 @@ class LateRank {
     return other * 5 > all;
   }
 
-  /// Where the ranks were last brought together before `member` came: the end of the last collective that had ended by
-  /// then on its rank; the begin of its first step when there was none.
-  std::int64_t window_begin(const Member& member) const {
-    const trace::RankSummary& rank = trace_.ranks[member.rank];
-    const std::int64_t arrival = trace_.event(member).begin;
-    std::int64_t begin = rank.slots.empty() ? arrival : std::min(rank.slots.front().begin, arrival);
-    for (std::uint32_t i = member.event; i-- > 0;) {
-      if (rank.collectives[i].end > arrival) continue;
-      begin = std::max(begin, rank.collectives[i].end);
-      break;
-    }
-    return begin;
-  }
-
-  /// What `member` did before it came; where collectives run at the same time, only since it came to the one `before`,
-  /// so that nothing is charged twice.
-  ItemTimes items_before(const Member& member, const Collective* before) const {
-    const trace::RankSummary& rank = trace_.ranks[member.rank];
-    std::int64_t begin = window_begin(member);
-    for (std::uint32_t m = before ? before->members_begin : 0; m < (before ? before->members_end : 0); ++m) {
-      const Member& earlier = trace_.members[m];
-      if (earlier.rank == member.rank) begin = std::max(begin, trace_.event(earlier).begin);
-    }
-    const std::int64_t end = trace_.event(member).begin;
+  ItemTimes items_of(std::uint32_t index) const {
+    const trace::RankSummary& rank = trace_.ranks[index];
     ItemTimes times;
-    auto slot = std::partition_point(rank.slots.begin(), rank.slots.end(),
-                                     [&](const trace::Slot& candidate) { return candidate.begin < begin; });
-    for (; slot != rank.slots.end() && slot->end <= end; ++slot) {
-      for (std::uint32_t i = slot->items_begin; i < slot->items_end; ++i) {
-        const SlotItem& item = rank.slot_items[i];
-        if (item.activity == Activity::kCommunication) continue;  // waiting is somebody else's lateness
-        times[{item.activity, describe(item, rank.names)}] += item.time;
-      }
+    for (const SlotItem& item : rank.slot_items) {
+      if (item.activity == Activity::kCommunication) continue;  // waiting is somebody else's lateness
+      times[{item.activity, describe(item, rank.names)}] += item.time;
     }
     return times;
-  }
-
-  void compare(const Collective& collective, const Collective* before, const Party& late, ItemTimes& excess,
-               std::int64_t& late_start) {
-    const Member& member = trace_.members[collective.last];
-    const ItemTimes own = items_before(member, before);
-    std::vector<std::int64_t> windows;
-    std::map<ItemKey, std::vector<std::int64_t>> on_others;  // of each item of the late rank
-    constexpr std::uint32_t kCompared = 16;                  // enough for a median
-    const std::uint32_t stride = std::max(collective.size() / kCompared, 1u);
-    for (std::uint32_t m = collective.members_begin; m < collective.members_end; m += stride) {
-      const Member& other = trace_.members[m];
-      if (m == collective.last || late.has(other.rank)) continue;
-      windows.push_back(trace_.clocks[other.rank].align(window_begin(other)));
-      const ItemTimes theirs = items_before(other, before);
-      for (const auto& [key, time] : own) {
-        const auto found = theirs.find(key);
-        on_others[key].push_back(found == theirs.end() ? 0 : found->second);
-      }
-    }
-    if (windows.empty()) return;
-    for (const auto& [key, time] : own) excess[key] += time - median_of(on_others[key]);
-    // Before the first collective nothing brings the ranks together: their steps may begin at different times.
-    if (member.event == 0) {
-      late_start += trace_.clocks[member.rank].align(window_begin(member)) - median_of(windows);
-    }
   }
 
   const Trace& trace_;
   Diagnosis& diagnosis_;
   std::vector<std::vector<double>> costs_;               // of each rank and step
+  std::vector<double> own_excess_;                       // of each rank, ns per step
   std::vector<std::int64_t> savings_;                    // of each collective
   std::map<std::uint32_t, std::int64_t> counted_until_;  // by the rank that came last
 };

@@ -38,7 +38,7 @@ TEST(LateRank, IsFoundWithItsCauseInEveryInjectedJob) {
   };
   for (const Injected& injected : {Injected{Lateness::kHostOperator, "load_batch", "host_op"},
                                    Injected{Lateness::kHostGap, "host in no operator", "host_gap"},
-                                   Injected{Lateness::kKernel, "aten::sort", "compute"}}) {
+                                   Injected{Lateness::kKernel, "load_batch", "compute"}}) {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
       JobPlan plan;
       plan.seed = seed;
@@ -143,6 +143,7 @@ TEST(LateRank, CollectivesItHoldsUpAtTheSameTimeCountOnce) {
       trace::StepSummary part;
       part.begin = step * 10'000'000;
       part.end = part.begin + 10'000'000;
+      part.communication = r == 0 ? 5'300'000 : 300'000;
       ranks[r].steps.push_back(part);
       for (std::int64_t c = 0; c < 2; ++c) {
         trace::CommEvent event;

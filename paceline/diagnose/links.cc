@@ -1,6 +1,7 @@
 #include "paceline/diagnose/links.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -28,27 +29,44 @@ std::vector<std::uint32_t> ranks_of(const Trace& trace, const Collective& collec
   return ranks;
 }
 
-/// Where the group's traffic runs, by the hosts of its ranks.
-std::string scope_of(const Trace& trace, const std::vector<std::uint32_t>& ranks) {
-  std::set<std::string> hosts;
+/// Where the traffic of the slow groups runs, by the hosts of their ranks and the ranks' places on their hosts.
+void find_scope(const Trace& trace, const std::vector<std::vector<std::uint32_t>>& groups, SlowLinks& links) {
   std::map<std::string, std::vector<std::uint32_t>> local;  // ranks of each host, in order
   for (std::uint32_t i = 0; i < trace.ranks.size(); ++i) local[trace.ranks[i].host].push_back(i);
   std::set<std::size_t> places;
-  for (const std::uint32_t rank : ranks) {
-    const std::string& host = trace.ranks[rank].host;
-    if (host.empty()) return "";
-    hosts.insert(host);
-    const auto& here = local[host];
-    places.insert(static_cast<std::size_t>(std::find(here.begin(), here.end(), rank) - here.begin()));
+  std::set<std::string> hosts;
+  bool inside = true, one_place_each = true;
+  for (const auto& ranks : groups) {
+    std::set<std::string> of_group;
+    std::set<std::size_t> places_of_group;
+    for (const std::uint32_t rank : ranks) {
+      const std::string& host = trace.ranks[rank].host;
+      if (host.empty()) return;
+      const auto& here = local[host];
+      of_group.insert(host);
+      places_of_group.insert(static_cast<std::size_t>(std::find(here.begin(), here.end(), rank) - here.begin()));
+    }
+    inside = inside && of_group.size() == 1;
+    one_place_each = one_place_each && places_of_group.size() == 1;
+    places.insert(places_of_group.begin(), places_of_group.end());
+    hosts.insert(of_group.begin(), of_group.end());
   }
-  if (hosts.size() == 1) return "inside one host";
-  if (hosts.size() == ranks.size() && places.size() == 1) return fmt::format("rail {}", *places.begin());
-  return "between hosts";
+  links.known_hosts = true;
+  if (inside) {
+    links.scope = Fault::kLinkIntra;
+    links.where = fmt::format("inside host {}", fmt::join(hosts, ", "));
+  } else if (one_place_each && places.size() == 1) {
+    links.scope = Fault::kLinkRail;
+    links.where = fmt::format("rail {}", *places.begin());
+  } else {
+    links.scope = Fault::kLinkInter;
+    links.where = fmt::format("between {}", fmt::join(hosts, ", "));
+  }
 }
 
 }  // namespace
 
-std::vector<SlowLink> find_slow_links(const Trace& trace, std::size_t steps) {
+std::optional<SlowLinks> find_slow_links(const Trace& trace, std::size_t steps) {
   std::map<Signature, std::map<std::uint32_t, std::vector<double>>> transfers;
   std::map<std::uint32_t, const Collective*> example;
   for (const Collective& collective : trace.collectives) {
@@ -79,20 +97,24 @@ std::vector<SlowLink> find_slow_links(const Trace& trace, std::size_t steps) {
       sum.excess += (median - expected) * count;
     }
   }
-  std::vector<SlowLink> slow;
+  const auto is_slow = [](const Sum& sum) { return sum.expected > 0 && sum.own >= kSlower * sum.expected; };
+  std::optional<std::uint32_t> slowest;
   for (const auto& [group, sum] : sums) {
-    if (sum.expected <= 0 || sum.own < kSlower * sum.expected) continue;
-    const std::vector<std::uint32_t> ranks = ranks_of(trace, *example[group]);
-    SlowLink link;
-    link.group = trace.groups[group];
-    for (const std::uint32_t rank : ranks) link.ranks.push_back(*trace.ranks[rank].rank);
-    link.scope = scope_of(trace, ranks);
-    link.ratio = sum.own / sum.expected;
-    link.cost = static_cast<std::int64_t>(sum.excess / static_cast<double>(std::max<std::size_t>(steps, 1)));
-    slow.push_back(std::move(link));
+    if (is_slow(sum) && (!slowest || sum.excess > sums[*slowest].excess)) slowest = group;
   }
-  std::stable_sort(slow.begin(), slow.end(), [](const SlowLink& a, const SlowLink& b) { return a.cost > b.cost; });
-  return slow;
+  if (!slowest) return std::nullopt;
+  SlowLinks links;
+  std::vector<std::vector<std::uint32_t>> groups;
+  for (const auto& [group, sum] : sums) {
+    if (is_slow(sum) && 3 * sum.excess >= sums[*slowest].excess) groups.push_back(ranks_of(trace, *example[group]));
+  }
+  links.group = trace.groups[*slowest];
+  for (const std::uint32_t rank : ranks_of(trace, *example[*slowest])) links.ranks.push_back(*trace.ranks[rank].rank);
+  links.groups = groups.size();
+  links.ratio = sums[*slowest].own / sums[*slowest].expected;
+  links.cost = static_cast<std::int64_t>(sums[*slowest].excess / static_cast<double>(std::max<std::size_t>(steps, 1)));
+  find_scope(trace, groups, links);
+  return links;
 }
 
 }  // namespace paceline::diagnose

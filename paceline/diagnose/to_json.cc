@@ -145,8 +145,11 @@ Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace) {
   }
   json["causes"] = Json::array();
   for (const Cause& cause : diagnosis.causes) {
-    json["causes"].push_back(
-        {{"what", cause.what}, {"kind", cause.kind}, {"per_step_ns", cause.per_step}, {"share", cause.share}});
+    json["causes"].push_back({{"what", cause.what},
+                              {"kind", cause.kind},
+                              {"per_step_ns", cause.per_step},
+                              {"share", cause.share},
+                              {"class", fault_entry(cause.fault).name}});
   }
   json["ranks"] = Json::array();
   for (std::size_t i = 0; i < diagnosis.ranks.size(); ++i) {

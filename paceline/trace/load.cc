@@ -1,33 +1,25 @@
 #include "paceline/trace/load.h"
 
 #include <fmt/core.h>
+#include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
+#include <regex>
 
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
 #include "paceline/base/parallel.h"
 #include "paceline/base/progress.h"
+#include "paceline/trace/decimal.h"
+#include "paceline/trace/hosts.h"
 #include "paceline/trace/reader.h"
+#include "paceline/trace/select.h"
 
 namespace paceline::trace {
 namespace {
-
-/// The number behind `word` in `text`, with at most one of - _ [ . = between; the last such place wins.
-std::optional<std::uint32_t> number_behind(std::string_view text, std::string_view word) {
-  for (std::size_t at = text.rfind(word); at != std::string_view::npos;
-       at = at == 0 ? std::string_view::npos : text.rfind(word, at - 1)) {
-    std::size_t begin = at + word.size();
-    if (begin < text.size() && std::string_view("-_[.=").find(text[begin]) != std::string_view::npos) ++begin;
-    std::uint32_t number = 0;
-    const auto [end, code] = std::from_chars(text.data() + begin, text.data() + text.size(), number);
-    if (code == std::errc{} && end > text.data() + begin) return number;
-  }
-  return std::nullopt;
-}
 
 /// What one file held; `Item` is a RankTrace or what it was reduced to.
 template <class Item>
@@ -51,14 +43,15 @@ std::string no_events(const std::string& name, const Repairs& repairs) {
 /// Notes, scripts and logs that people keep beside their traces are no news.
 bool lies_beside(const std::string& message) {
   const std::string_view name = std::string_view(message).substr(0, message.find(": "));
-  for (const std::string_view ending : {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html"}) {
+  for (const std::string_view ending : {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html", "/manifest.json"}) {
     if (name.ends_with(ending)) return true;
   }
   return false;
 }
 
 template <class Item, class Convert>
-FileResult<Item> read_file(const std::filesystem::path& path, base::Progress& progress, const Convert& convert) {
+FileResult<Item> read_file(const std::filesystem::path& path, const LoadOptions& options, base::Progress& progress,
+                           const Convert& convert) {
   FileResult<Item> result;
   base::for_each_document(
       path,
@@ -69,7 +62,10 @@ FileResult<Item> read_file(const std::filesystem::path& path, base::Progress& pr
             result.refused.push_back(no_events(name, trace.repairs));
             result.damaged = result.damaged || trace.repairs.lost_data();
           } else {
-            result.items.push_back(convert(std::move(trace)));
+            for (RankTrace& rank : split_ranks(std::move(trace))) {
+              keep_steps(rank, options.steps);
+              result.items.push_back(convert(std::move(rank)));
+            }
           }
         } catch (const Error& error) {
           const bool damaged = error.kind() == ErrorKind::kDamagedInput;
@@ -112,11 +108,154 @@ void assign_ranks(std::vector<Item>& traces, std::vector<std::string>& warnings)
   }
 }
 
+/// The rank by the user's own expression, else by the words that people use.
+class PathRanks {
+ public:
+  explicit PathRanks(const LoadOptions& options) {
+    if (options.rank_regex.empty()) return;
+    try {
+      regex_.emplace(options.rank_regex);
+    } catch (const std::regex_error& error) {
+      throw Error(ErrorKind::kUsage, "--rank-regex", fmt::format("'{}': {}", options.rank_regex, error.what()));
+    }
+    if (regex_->mark_count() < 1) {
+      throw Error(ErrorKind::kUsage, "--rank-regex",
+                  fmt::format("'{}' has no group; put the rank in brackets, e.g. 'gpu([0-9]+)'", options.rank_regex));
+    }
+  }
+
+  bool own() const { return regex_.has_value(); }
+  std::optional<std::uint32_t> operator()(const std::string& path) const {
+    if (!regex_) return rank_from_path(path);
+    std::smatch match;
+    if (!std::regex_search(path, match, *regex_)) return std::nullopt;
+    const auto number = parse_integer(match[1].str());
+    if (!number || *number < 0 || *number > 0xFFFFFFFE) return std::nullopt;
+    return static_cast<std::uint32_t>(*number);
+  }
+
+ private:
+  std::optional<std::regex> regex_;
+};
+
+/// The rank that the first bytes of a trace tell; nothing for archives and where it comes later.
+std::optional<std::uint32_t> peek_rank(const std::filesystem::path& path) {
+  constexpr std::size_t kHead = 64u << 10;
+  std::string head(kHead, '\0');
+  bool first = true;
+  base::for_each_document(path, [&](const std::string&, base::ByteSource& source) {
+    if (!first) return head.clear();
+    first = false;
+    head.resize(source.read(head));
+  });
+  const std::size_t info = head.find("\"distributedInfo\"");
+  if (info == std::string::npos) return std::nullopt;
+  static const std::regex kRank("\"rank\"\\s*:\\s*\"?([0-9]{1,9})");
+  std::smatch match;
+  if (!std::regex_search(head.cbegin() + static_cast<std::ptrdiff_t>(info), head.cend(), match, kRank)) {
+    return std::nullopt;
+  }
+  return static_cast<std::uint32_t>(std::stoul(match[1].str()));
+}
+
+/// Keeps one capture of several; says which.
+template <class Thing>
+std::vector<Thing> one_capture(std::vector<Thing> things, const Captures& captures, const LoadOptions& options,
+                               std::vector<std::string>& warnings) {
+  if (captures.names.size() < 2) return things;
+  const std::size_t chosen = choose_capture(captures, options.capture);
+  if (options.capture.empty()) {
+    constexpr std::size_t kShown = 8;
+    const std::size_t from = captures.names.size() > kShown ? captures.names.size() - kShown : 0;
+    const auto begin = captures.names.begin() + static_cast<std::ptrdiff_t>(from);
+    warnings.push_back(fmt::format("{} captures are here ({}{}); this is the last, {} (--capture chooses)",
+                                   captures.names.size(), from > 0 ? "..., " : "",
+                                   fmt::join(begin, captures.names.end(), ", "), captures.names[chosen]));
+  }
+  std::vector<Thing> kept;
+  for (std::size_t i = 0; i < things.size(); ++i) {
+    if (captures.of_path[i] == chosen) kept.push_back(std::move(things[i]));
+  }
+  return kept;
+}
+
+std::vector<std::filesystem::path> choose_files(std::vector<std::filesystem::path> files, const LoadOptions& options,
+                                                std::vector<std::string>& warnings) {
+  if (!options.glob.empty()) {
+    std::erase_if(files, [&](const std::filesystem::path& file) {
+      return fnmatch(options.glob.c_str(), file.filename().c_str(), 0) != 0 &&
+             fnmatch(options.glob.c_str(), file.c_str(), 0) != 0;
+    });
+    if (files.empty())
+      throw Error(ErrorKind::kUsage, "--trace-glob", fmt::format("no file matches '{}'", options.glob));
+  }
+  const PathRanks rank_of(options);
+  std::vector<std::string> paths;
+  for (const auto& file : files) paths.push_back(file.string());
+  if (!rank_of.own()) {
+    const Captures captures = find_captures(paths, [&](std::size_t i) -> std::optional<std::uint32_t> {
+      return lies_beside(paths[i]) ? std::nullopt : peek_rank(files[i]);
+    });
+    files = one_capture(std::move(files), captures, options, warnings);
+  }
+  if (options.ranks.all()) return files;
+  // Where every path names another rank, the others need not be read.
+  std::map<std::uint32_t, int> named;
+  for (const auto& file : files) {
+    const auto rank = rank_of(file.string());
+    if (!rank || ++named[*rank] > 1) return files;
+  }
+  std::erase_if(files, [&](const auto& file) { return !options.ranks.contains(*rank_of(file.string())); });
+  return files;
+}
+
+/// Members of archives are known only once they are read.
+template <class Item>
+std::vector<Item> choose_items(std::vector<Item> items, const LoadOptions& options,
+                               std::vector<std::string>& warnings) {
+  const PathRanks rank_of(options);
+  std::vector<std::string> sources;
+  for (const RankHeader& item : items) sources.push_back(item.source);
+  if (rank_of.own()) {
+    for (RankHeader& item : items) {
+      if (const auto rank = rank_of(item.source)) item.rank = rank;
+    }
+    return items;
+  }
+  const Captures captures = find_captures(sources, [&](std::size_t i) -> std::optional<std::uint32_t> {
+    return static_cast<const RankHeader&>(items[i]).rank;
+  });
+  return one_capture(std::move(items), captures, options, warnings);
+}
+
+/// By the user's list, else by the names that the TensorBoard handler gives files.
+template <class Item>
+void assign_hosts(std::vector<Item>& items, const LoadOptions& options) {
+  std::vector<std::string> hosts;
+  if (!options.hosts.empty()) {
+    std::size_t ranks = 0;
+    for (const RankHeader& item : items) ranks = std::max<std::size_t>({ranks, *item.rank + 1u, item.world_size});
+    std::error_code ignored;
+    const bool file = std::filesystem::is_regular_file(options.hosts, ignored);
+    hosts = hosts_of_ranks(file ? base::read_text_file(options.hosts) : options.hosts, ranks,
+                           file ? options.hosts : "--hosts");
+  }
+  for (RankHeader& item : items) {
+    if (*item.rank < hosts.size() && !hosts[*item.rank].empty()) {
+      item.host = hosts[*item.rank];
+    } else if (const auto worker = worker_from_path(item.source); worker && item.host.empty()) {
+      item.host = worker->host;
+    }
+  }
+}
+
 /// `Result` is Loaded or LoadedSummaries.
 template <class Result, class Convert>
 Result load_all(const std::vector<std::string>& arguments, const LoadOptions& options, const Convert& convert) {
   using Item = typename decltype(Result::ranks)::value_type;
-  const std::vector<std::filesystem::path> files = base::expand_inputs(arguments);
+  Result loaded;
+  const std::vector<std::filesystem::path> files =
+      choose_files(base::expand_inputs(arguments), options, loaded.warnings);
   std::int64_t total = 0;
   for (const auto& file : files) {
     std::error_code ignored;
@@ -127,14 +266,13 @@ Result load_all(const std::vector<std::string>& arguments, const LoadOptions& op
     base::Progress progress("reading traces", options.show_progress ? total : 0);
     base::parallel_for(files.size(), [&](std::size_t i) {
       try {
-        results[i] = read_file<Item>(files[i], progress, convert);
+        results[i] = read_file<Item>(files[i], options, progress, convert);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kBadInput || files.size() == 1) throw;
         results[i].refused.push_back(error.what());
       }
     });
   }
-  Result loaded;
   std::vector<std::string> refused;
   for (FileResult<Item>& result : results) {
     std::move(result.items.begin(), result.items.end(), std::back_inserter(loaded.ranks));
@@ -148,25 +286,19 @@ Result load_all(const std::vector<std::string>& arguments, const LoadOptions& op
   for (const std::string& message : refused) {
     if (!lies_beside(message)) loaded.warnings.push_back(message + " (passed over)");
   }
+  loaded.ranks = choose_items(std::move(loaded.ranks), options, loaded.warnings);
   assign_ranks(loaded.ranks, loaded.warnings);
+  std::erase_if(loaded.ranks, [&](const RankHeader& trace) { return !options.ranks.contains(*trace.rank); });
+  if (loaded.ranks.empty()) {
+    throw Error(ErrorKind::kUsage, "--ranks", "none of the traces is of one of these ranks");
+  }
   std::sort(loaded.ranks.begin(), loaded.ranks.end(),
             [](const RankHeader& a, const RankHeader& b) { return *a.rank < *b.rank; });
+  assign_hosts(loaded.ranks, options);
   return loaded;
 }
 
 }  // namespace
-
-std::optional<std::uint32_t> rank_from_path(std::string_view path) {
-  while (!path.empty()) {
-    const std::size_t slash = path.rfind('/');
-    const std::string_view part = slash == std::string_view::npos ? path : path.substr(slash + 1);
-    for (const std::string_view word : {"rank", "worker"}) {
-      if (const auto rank = number_behind(part, word)) return rank;
-    }
-    path = slash == std::string_view::npos ? std::string_view{} : path.substr(0, slash);
-  }
-  return std::nullopt;
-}
 
 Loaded load(const std::vector<std::string>& arguments, const LoadOptions& options) {
   return load_all<Loaded>(arguments, options, [](RankTrace&& trace) { return std::move(trace); });

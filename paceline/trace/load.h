@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "paceline/trace/captures.h"
 #include "paceline/trace/rank_trace.h"
 #include "paceline/trace/understand/summary.h"
 
@@ -10,6 +11,12 @@ namespace paceline::trace {
 
 struct LoadOptions {
   bool show_progress = true;
+  std::string glob = {};        // of file names or paths, e.g. "rank*.json.gz"; empty = all
+  std::string rank_regex = {};  // its first group is the rank in a path, and counts for more than the trace's own word
+  Ranges ranks = {};            // only these
+  Ranges steps = {};            // only these, by the numbers of ProfilerStep#N
+  std::string capture = {};     // of several captures in one tree the one so called; empty = the last
+  std::string hosts = {};       // a file with the host of each rank, or a list of nodes; see hosts_of_ranks()
 };
 
 /// Reads every trace under the arguments (files, directories, patterns, archives; see base::expand_inputs), several at
@@ -31,8 +38,5 @@ struct LoadedSummaries {
 };
 LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
                                const ReduceOptions& reduce_options);
-
-/// The rank a path names, e.g. 3 for "job/rank-3.json.gz" or "rank_3/trace.json"; nothing when it names none.
-std::optional<std::uint32_t> rank_from_path(std::string_view path);
 
 }  // namespace paceline::trace

@@ -217,7 +217,7 @@ def first_word_and_end(command, word, timeout=600):
 def large_cases(room, _):
     @room.case("64 ranks x 54 MB")
     def raw(case):
-        with Job("--topology", "hsdp", "--ranks", 64, "--steps", 10, "--events", 200_000, "--fault", "clock",
+        with Job("--topology", "hsdp", "--ranks", 64, "--steps", 10, "--events", 220_000, "--fault", "clock",
                  "--seed", 4) as job:
             size = job.truth["bytes"]
             case.report(size / 1e9, ">=", 3.3, unit="GB", name="64 ranks x 54 MB: size of the traces")
@@ -235,7 +235,7 @@ def large_cases(room, _):
 
     @room.case("512 ranks x 20k events")
     def many(case):
-        with Job("--topology", "tp_fsdp", "--ranks", 512, "--steps", 5, "--events", 20_000, "--fault", "host_pause",
+        with Job("--topology", "tp_fsdp", "--ranks", 512, "--steps", 5, "--events", 24_000, "--fault", "host_pause",
                  "--seed", 4) as job:
             usage = lib.measure([lib.COMMAND, "diagnose", job.traces(), "--hosts", hosts_file(job)])
             if usage.status != 0:

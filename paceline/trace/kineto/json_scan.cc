@@ -71,8 +71,9 @@ Walk walk_value(const char* begin, const char* end) {
   std::array<char, kDeepest> open;  // closing bracket of each open container
   std::size_t depth = 0;
   bool has_phase = false;
-  bool want_key = false;  // the next token is a key or the end of an object
-  bool first = false;     // just behind an opening bracket: the container may be empty
+  bool want_key = false;       // the next token is a key or the end of an object
+  const char* middle = begin;  // the innermost container that was opened at half of the depth
+  bool first = false;          // just behind an opening bracket: the container may be empty
   const char* at = begin;
   while (true) {
     at = skip_space(at, end);
@@ -98,7 +99,8 @@ Walk walk_value(const char* begin, const char* end) {
       first = false;
       continue;
     } else if (c == '{' || c == '[') {
-      if (depth == kDeepest) return broken(at);
+      if (depth == kDeepest) return {Walk::State::kBroken, at, false, middle};
+      if (depth == kDeepest / 2) middle = at;
       open[depth++] = c == '{' ? '}' : ']';
       want_key = c == '{';
       first = true;
@@ -129,13 +131,14 @@ Walk walk_value(const char* begin, const char* end) {
   }
 }
 
-Candidate find_event(const char* begin, const char* end) {
-  for (const char* at = begin; at < end; ++at) {
-    at = static_cast<const char*>(std::memchr(at, '{', static_cast<std::size_t>(end - at)));
+Candidate find_event(const char* begin, const char* last, const char* end) {
+  for (const char* at = begin; at < last; ++at) {
+    at = static_cast<const char*>(std::memchr(at, '{', static_cast<std::size_t>(last - at)));
     if (at == nullptr) break;
     const Walk walk = walk_value(at, end);
     if (walk.state == Walk::State::kNeedMore) return {Candidate::State::kNeedMore, at, end};
     if (walk.state == Walk::State::kWhole && walk.has_phase) return {Candidate::State::kFound, at, walk.at};
+    if (walk.go_on_from > at) at = walk.go_on_from - 1;
   }
   return {Candidate::State::kNone, end, end};
 }
@@ -144,10 +147,15 @@ const char* find_known_key(const char* begin, const char* end) {
   static constexpr std::array<std::string_view, 6> kKeys{"\"traceEvents\"",      "\"distributedInfo\"",
                                                          "\"deviceProperties\"", "\"baseTimeNanoseconds\"",
                                                          "\"displayTimeUnit\"",  "\"traceName\""};
-  const std::string_view text(begin, static_cast<std::size_t>(end - begin));
-  std::size_t first = std::string_view::npos;
-  for (const std::string_view key : kKeys) first = std::min(first, text.find(key));
-  return first == std::string_view::npos ? nullptr : begin + first;
+  for (const char* at = begin; at < end; ++at) {
+    at = static_cast<const char*>(std::memchr(at, '"', static_cast<std::size_t>(end - at)));
+    if (at == nullptr) break;
+    const std::string_view text(at, static_cast<std::size_t>(end - at));
+    for (const std::string_view key : kKeys) {
+      if (text.starts_with(key)) return at;
+    }
+  }
+  return nullptr;
 }
 
 namespace {

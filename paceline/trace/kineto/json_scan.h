@@ -15,7 +15,8 @@ struct Walk {
   };
   State state;
   const char* at;
-  bool has_phase = false;  // the value is an object with a key "ph": a trace event
+  bool has_phase = false;            // the value is an object with a key "ph": a trace event
+  const char* go_on_from = nullptr;  // of a value that nests too deep: no event worth looking for starts before this
 };
 
 /// Walks over the value that starts at `begin` (white space before it is allowed). Strict about structure and strings,
@@ -26,17 +27,17 @@ Walk walk_value(const char* begin, const char* end);
 
 const char* skip_space(const char* at, const char* end);
 
-/// First whole trace event at or after `begin`: the point to go on from after damage. When `state` is kNeedMore, `at`
-/// is a candidate that the end of the text cuts, and everything before it is none. O(length) for what occurs in files;
-/// at worst 64 times that, for text made of nothing but open objects.
+/// First whole trace event that starts in [begin, last) and ends before `end`: the point to go on from after damage.
+/// When `state` is kNeedMore, `at` is a candidate that the end of the text cuts, and everything before it is none.
+/// O(length) for what occurs in files; at worst 64 times that.
 struct Candidate {
   enum class State { kFound, kNone, kNeedMore } state;
   const char* at;   // the event's '{'
   const char* end;  // just behind its '}'
 };
-Candidate find_event(const char* begin, const char* end);
+Candidate find_event(const char* begin, const char* last, const char* end);
 
-/// First `"key":` of a known top-level key at or after `begin`, or nullptr: header text after damage.
+/// First `"key":` of a known top-level key at or after `begin`, or nullptr: header text after damage. O(distance).
 const char* find_known_key(const char* begin, const char* end);
 
 /// Rewrites what old exporters got wrong and keeps the rest: quotes inside strings that are not escaped, raw control

@@ -543,9 +543,16 @@ class Reader {
     std::size_t first_key = in_list ? 0 : 1;
     if (in_list && *at(begin_) == '{') first = 1;
     while (true) {
-      const Candidate event = find_event(at(begin_ + first), at(end_));
-      const char* key =
-          begin_ + first_key < position(event.at) ? find_known_key(at(begin_ + first_key), event.at) : nullptr;
+      const char* key = nullptr;
+      Candidate event{};
+      // In windows that grow, so that a key far behind costs nothing when an event is near, and the reverse.
+      for (std::size_t window = 4u << 10;; window *= 4) {
+        const std::size_t stop = std::min(end_, begin_ + first + window);
+        key = begin_ + first_key < stop ? find_known_key(at(begin_ + first_key), at(stop)) : nullptr;
+        event = find_event(at(begin_ + first), key != nullptr ? key : at(stop), at(end_));
+        if (key != nullptr || event.state != Candidate::State::kNone || stop == end_) break;
+      }
+      if (event.state != Candidate::State::kNone) key = nullptr;  // it comes before
       if (key != nullptr) {
         settle(position(key), in_list);
         return Found::kKey;

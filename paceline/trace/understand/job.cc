@@ -13,7 +13,7 @@ Trace assemble(std::vector<RankSummary> ranks) {
 }
 
 Trace load_job(const std::vector<std::string>& arguments, const JobOptions& options) {
-  LoadedSummaries loaded = load_summaries(arguments, {options.show_progress}, options.reduce);
+  LoadedSummaries loaded = load_summaries(arguments, options.load, options.reduce);
   Trace trace = assemble(std::move(loaded.ranks));
   trace.warnings = std::move(loaded.warnings);
   return trace;

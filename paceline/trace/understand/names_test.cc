@@ -54,6 +54,37 @@ TEST(KernelNames, OfOtherLibrariesAreCollectivesToo) {
             CollectiveKind::kAllGather);
 }
 
+TEST(KernelNames, OfExpertParallelismAndOneSidedTransfers) {
+  for (const Known& known : {
+           // DeepEP csrc/kernels: intranode.cu, internode.cu, internode_ll.cu.
+           Known{"void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*)", CollectiveKind::kAllToAll},
+           Known{"void deep_ep::internode_ll::combine<true, 7168, 9>(void*)", CollectiveKind::kAllToAll},
+           Known{"void deep_ep::intranode::cached_notify_combine<8>(void**, int*, int)", CollectiveKind::kAllToAll},
+           Known{"void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)", CollectiveKind::kNone},
+           Known{"nvshmemi_alltoall_on_stream_kernel", CollectiveKind::kAllToAll},
+           Known{"nvshmemi_proxy_quiet", CollectiveKind::kUnknown},
+           Known{"void tensorrt_llm::kernels::ar_fusion::allreduce_fusion_kernel_oneshot_lamport<1>(Params)",
+                 CollectiveKind::kAllReduce},
+           Known{"void sglang::cross_device_reduce_2stage<__nv_bfloat16, 8>(RankData*)", CollectiveKind::kAllReduce},
+           Known{"void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8>(int, int)", CollectiveKind::kReduceScatter},
+           Known{"kuserbuffers_pushsend(int*, int*)", CollectiveKind::kSendRecv},
+           Known{"ncclSymDevKernel_AllGather_LL(ncclSymDevArgs)", CollectiveKind::kAllGather},
+           Known{"ncclSymDevKernel_ReduceScatter_LD_sum_bf16(ncclSymDevArgs)", CollectiveKind::kReduceScatter},
+       }) {
+    EXPECT_EQ(kind_of_kernel(known.name), known.kind) << known.name;
+  }
+}
+
+TEST(SpanNames, OfEveryBackendAreCommunication) {
+  for (const char* name : {"nccl:all_reduce", "nccl2:all_reduce", "gloo:broadcast", "c10d::allreduce_",
+                           "_c10d_functional::all_gather_into_tensor"}) {
+    EXPECT_TRUE(is_communication_span(name)) << name;
+    EXPECT_NE(kind_of_span(name), CollectiveKind::kNone) << name;
+  }
+  EXPECT_FALSE(is_communication_span("aten::add"));
+  EXPECT_FALSE(is_communication_span("FSDP::all_gather (layers.0)"));
+}
+
 TEST(KernelNames, OfComputationAreNoCollectives) {
   for (const char* name :
        {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(int)",

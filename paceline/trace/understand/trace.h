@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "paceline/trace/load.h"
 #include "paceline/trace/understand/summary.h"
 
 namespace paceline::trace {
@@ -65,7 +66,7 @@ struct Trace {
 
 struct JobOptions {
   ReduceOptions reduce;
-  bool show_progress = true;
+  LoadOptions load;
 };
 
 /// Reads, reduces, matches and aligns all traces under the arguments. Each rank's rows are released as soon as it is
