@@ -6,35 +6,51 @@
 #include <oneapi/tbb/task_group.h>
 
 #if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
 #endif
 
 namespace paceline::base {
 namespace {
-/// The packaged oneTBB is not built for ThreadSanitizer, which then does not see that bodies start after the call and
-/// end before its return. These say so, and no more: two bodies are never ordered by them.
-class Ordering {
- public:
-  Ordering() { release(begin_); }
-  void body_begins() { acquire(begin_); }
-  void body_ends() { release(end_); }
-  void all_ended() { acquire(end_); }
-
- private:
-#if defined(__SANITIZE_THREAD__)
-  static void release(char& mark) { __tsan_release(&mark); }
-  static void acquire(char& mark) { __tsan_acquire(&mark); }
-#else
-  static void release(char&) {}
-  static void acquire(char&) {}
-#endif
-  char begin_ = 0, end_ = 0;
-};
-
 std::unique_ptr<tbb::global_control>& limit() {
   static std::unique_ptr<tbb::global_control> control;
   return control;
 }
+
+#if defined(__SANITIZE_THREAD__)
+/// The packaged oneTBB is not built for ThreadSanitizer, which takes all that it hands from thread to thread for races.
+/// Plain threads show what matters: whether bodies race with one another.
+void run_in_parallel(std::size_t count, const std::function<void(std::size_t)>& body) {
+  std::atomic<std::size_t> next{0};
+  std::mutex guard;
+  std::exception_ptr first;
+  std::vector<std::thread> workers;
+  for (std::size_t t = 0; t < std::min<std::size_t>(count, static_cast<std::size_t>(threads())); ++t) {
+    workers.emplace_back([&] {
+      for (std::size_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
+           i = next.fetch_add(1, std::memory_order_relaxed)) {
+        try {
+          body(i);
+        } catch (...) {
+          const std::lock_guard lock(guard);
+          if (!first) first = std::current_exception();
+          next = count;
+        }
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  if (first) std::rethrow_exception(first);
+}
+#else
+void run_in_parallel(std::size_t count, const std::function<void(std::size_t)>& body) {
+  tbb::parallel_for(std::size_t{0}, count, body);
+}
+#endif
 }  // namespace
 
 void set_threads(int threads) {
@@ -55,13 +71,7 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& bod
     for (std::size_t i = 0; i < count; ++i) body(i);
     return;
   }
-  Ordering ordering;
-  tbb::parallel_for(std::size_t{0}, count, [&](std::size_t i) {
-    ordering.body_begins();
-    body(i);
-    ordering.body_ends();
-  });
-  ordering.all_ended();
+  run_in_parallel(count, body);
 }
 
 struct TaskGroup::Impl {
