@@ -54,6 +54,7 @@ function(paceline_room)
     add_executable(${ROOM_NAME}_test ${tests})
     target_link_libraries(${ROOM_NAME}_test PRIVATE ${target} ${ROOM_TEST_DEPENDS} GTest::gtest GTest::gtest_main
                           ZLIB::ZLIB)
+    target_compile_definitions(${ROOM_NAME}_test PRIVATE PACELINE_SOURCE="${CMAKE_SOURCE_DIR}")
     paceline_add_test(${ROOM_NAME}_test)
   endif()
   if(PACELINE_BENCHMARKS AND benches)
