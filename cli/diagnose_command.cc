@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "paceline/base/error.h"
 #include "paceline/base/file.h"
 #include "paceline/base/json.h"
 #include "paceline/diagnose/diagnosis.h"
