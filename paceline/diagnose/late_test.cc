@@ -143,6 +143,8 @@ TEST(LateRank, CollectivesItHoldsUpAtTheSameTimeCountOnce) {
       trace::StepSummary part;
       part.begin = step * 10'000'000;
       part.end = part.begin + 10'000'000;
+      part.communication = r == 1 ? 300'000 : 5'300'000;  // of both collectives together
+      part.compute = 10'000'000 - part.communication;
       part.communication = r == 0 ? 5'300'000 : 300'000;
       part.compute = 10'000'000 - part.communication;
       ranks[r].steps.push_back(part);
