@@ -34,7 +34,8 @@ int run(const Options& options) {
     return 0;
   }
   if (options.inputs.empty()) {
-    throw Error(ErrorKind::kUsage, "diagnose", "no traces given; give files, directories or patterns, see --help");
+    throw Error(ErrorKind::kUsage, "diagnose",
+                "no traces given; name files, directories or patterns, see paceline --help");
   }
   const trace::Trace trace = trace::load_job(options.inputs, options.job);
   const diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
