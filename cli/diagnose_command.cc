@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "paceline/base/error.h"
 #include "paceline/base/file.h"
 #include "paceline/base/json.h"
 #include "paceline/diagnose/diagnosis.h"
@@ -21,12 +22,21 @@ namespace {
 struct Options {
   std::vector<std::string> inputs;
   bool json = false;
+  bool faults = false;
   std::string html;
   trace::JobOptions job;
   report::TextOptions text;
 };
 
 int run(const Options& options) {
+  if (options.faults) {
+    print_result(diagnose::fault_catalogue());
+    return 0;
+  }
+  if (options.inputs.empty()) {
+    throw Error(ErrorKind::kUsage, "diagnose",
+                "no traces given; name files, directories or patterns, see paceline --help");
+  }
   const trace::Trace trace = trace::load_job(options.inputs, options.job);
   const diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
   if (options.json || !options.html.empty()) {
@@ -56,8 +66,7 @@ void add_diagnose(CLI::App& app, Run& chosen) {
       "  paceline diagnose profile_trace --capture iteration_20 --steps 18-20 --hosts \"$SLURM_JOB_NODELIST\"\n"
       "Reads traces of the PyTorch profiler: files, directories, patterns, .gz, .zst, .tar.\n"
       "Exit codes: 0 fine, 2 usage, 3 bad input, 5 system, 6 damaged input (the result is from what was readable).");
-  command->add_option("TRACES", options->inputs, "Trace files, directories or patterns, all ranks of one job")
-      ->required();
+  command->add_option("TRACES", options->inputs, "Trace files, directories or patterns, all ranks of one job");
   command->add_flag("--json", options->json, "The result for machines, on standard output");
   command->add_option("--html", options->html, "Also write one self-contained page to this file");
   trace::LoadOptions* const load = &options->job.load;
@@ -86,6 +95,7 @@ void add_diagnose(CLI::App& app, Run& chosen) {
       "--hosts", load->hosts,
       "Where each rank runs: a file of lines 'RANK HOST' or 'HOST slots=8', or a list of nodes as Slurm "
       "writes it, e.g. 'node[01-08]'");
+  command->add_flag("--faults", options->faults, "Print the catalogue of faults that are told apart, and end");
   command->add_option("--rows", options->text.rows, "Rows of each table (default 10)");
   command->add_flag("--every-step", options->text.every_step, "A row for each step of each rank");
   command->add_flag("--skip-last-step", options->job.reduce.skip_last_step,

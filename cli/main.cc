@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
   app.fallthrough();  // --threads may stand behind the subcommand too
   paceline::cli::Run command;
   paceline::cli::add_diagnose(app, command);
+  paceline::cli::add_compare(app, command);
   paceline::cli::add_convert(app, command);
   paceline::cli::add_record(app, command);
   paceline::cli::add_schedule(app, command);

@@ -41,8 +41,10 @@ void add_simulate(CLI::App& schedule, Run& chosen) {
       "  paceline schedule simulate sacct.txt --nodes 16 --gpus-per-node 8 --policy FIFO,backfill\n"
       "Workloads: Pollux, Philly, Tiresias, Alibaba, Gavel, SWF, sacct -P, DL2; each asks for its simulator.");
   command->add_option("WORKLOAD", options->inputs, "Workload files, directories or patterns")->required();
-  command->add_option("--policy", options->compare.policies, "Policies, comma-separated (default: all)")->delimiter(',');
-  command->add_option("--profiles", options->compare.profiles, "Measured speeds: folder of applications, or DL2's table");
+  command->add_option("--policy", options->compare.policies, "Policies, comma-separated (default: all)")
+      ->delimiter(',');
+  command->add_option("--profiles", options->compare.profiles,
+                      "Measured speeds: folder of applications, or DL2's table");
   command->add_option("--nodes", options->compare.nodes, "Nodes of the cluster")->check(CLI::PositiveNumber);
   command->add_option("--gpus-per-node", options->compare.gpus_per_node, "GPUs of a node")->check(CLI::Range(1, 255));
   command->add_option("--slot", options->compare.slot_seconds, "Seconds between decisions")->check(CLI::PositiveNumber);
@@ -87,7 +89,8 @@ void add_backtest(CLI::App& schedule, Run& chosen) {
   CLI::App* command = schedule.add_subcommand("backtest", "The recorded past under the incumbent and other policies");
   command->footer(
       "Example:\n"
-      "  sacct -P -a -S 2025-01-01 -o JobID,JobName,Partition,Submit,Start,End,Timelimit,AllocTRES,State > history.txt\n"
+      "  sacct -P -a -S 2025-01-01 -o JobID,JobName,Partition,Submit,Start,End,Timelimit,AllocTRES,State > "
+      "history.txt\n"
       "  paceline schedule backtest history.txt --nodes 16 --gpus-per-node 8 --policies current,shortest-first\n"
       "First how faithfully the incumbent is replayed, only then the others.");
   command->add_option("HISTORY", options->history, "sacct -P, SWF, Alibaba: jobs with start and end")->required();
@@ -113,8 +116,10 @@ void add_generate(CLI::App& schedule, Run& chosen) {
   CLI::App* command = schedule.add_subcommand("generate", "A made-up history as sacct -P prints it, by seed");
   command->add_option("--days", generator->days, "Days (default 30)")->check(CLI::Range(1, 3650));
   command->add_option("--nodes", generator->cluster.nodes, "Nodes (default 8)")->check(CLI::PositiveNumber);
-  command->add_option("--gpus-per-node", generator->cluster.gpus_per_node, "GPUs of a node (default 8)")->check(CLI::Range(1, 255));
-  command->add_option("--load", generator->load, "GPU time asked for, of all (default 0.85)")->check(CLI::Range(0.01, 2.0));
+  command->add_option("--gpus-per-node", generator->cluster.gpus_per_node, "GPUs of a node (default 8)")
+      ->check(CLI::Range(1, 255));
+  command->add_option("--load", generator->load, "GPU time asked for, of all (default 0.85)")
+      ->check(CLI::Range(0.01, 2.0));
   command->add_option("--seed", generator->seed, "Seed");
   command->callback([generator, &chosen] {
     chosen = [generator] {
@@ -137,7 +142,8 @@ void add_eta(CLI::App& schedule, Run& chosen) {
   command->footer(
       "Example:\n"
       "  paceline schedule eta 1234 --history history.txt --at 2025-01-20T12:00:00 --nodes 8");
-  command->add_option("JOB", options->jobs, "Jobs that wait; each at --at, or at the moment it was submitted")->required();
+  command->add_option("JOB", options->jobs, "Jobs that wait; each at --at, or at the moment it was submitted")
+      ->required();
   command->add_option("--history", options->history, "sacct -P with the jobs around that moment")->required();
   command->add_option("--at", options->at, "The moment, UTC");
   command->add_option("--draws", options->draws, "Simulated futures (default 200)")->check(CLI::Range(10, 100000));
@@ -191,14 +197,16 @@ void add_learn(CLI::App& schedule, Run& chosen) {
   CLI::App* command = schedule.add_subcommand("learn", "Train a policy (runs the helper program paceline-learn)");
   command->footer(
       "Example:\n"
-      "  paceline schedule learn --speeds config_speed.txt --arrivals arrival_patterns.json --nodes 24 --out policy.json\n"
+      "  paceline schedule learn --speeds config_speed.txt --arrivals arrival_patterns.json --nodes 24 --out "
+      "policy.json\n"
       "  paceline schedule simulate trace-01.csv --profiles config_speed.txt --nodes 24 --learned policy.json\n"
       "All options: paceline-learn schedule --help");
   command->prefix_command();
   command->callback([command, arguments, &chosen] {
     *arguments = command->remaining();
     chosen = [arguments]() -> int {
-      const auto helper = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "libexec/paceline-learn";
+      const auto helper =
+          std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "libexec/paceline-learn";
       std::vector<std::string> words{helper.string(), "schedule"};
       words.insert(words.end(), arguments->begin(), arguments->end());
       std::vector<char*> pointers;

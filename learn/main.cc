@@ -21,7 +21,9 @@ int main(int argc, char** argv) {
   CLI::App* step = app.add_subcommand("schedule", "Policy search for the step policy");
   CLI::App* windowed = app.add_subcommand("schedule-warm-up", "DL2's windowed network from a rule's decisions");
   for (CLI::App* command : {step, windowed}) {
-    command->add_option("--speeds", setting.speeds, "DL2's table of measured speeds")->required()->check(CLI::ExistingFile);
+    command->add_option("--speeds", setting.speeds, "DL2's table of measured speeds")
+        ->required()
+        ->check(CLI::ExistingFile);
     command->add_option("--arrivals", setting.arrivals, "Arrival patterns")->required()->check(CLI::ExistingFile);
     command->add_option("--nodes", setting.cluster.nodes, "Nodes")->check(CLI::PositiveNumber);
     command->add_option("--slot", setting.cluster.slot_seconds, "Seconds of a slot")->check(CLI::PositiveNumber);
@@ -50,7 +52,8 @@ int main(int argc, char** argv) {
 #ifdef PACELINE_LEARN_TORCH
       learned = learn::warm_up_windowed(setting, warm_up);
 #else
-      throw Error(ErrorKind::kSystem, "paceline-learn", "was built without libtorch; install libtorch-dev and build again");
+      throw Error(ErrorKind::kSystem, "paceline-learn",
+                  "was built without libtorch; install libtorch-dev and build again");
 #endif
     }
     result.update(learned);

@@ -73,10 +73,12 @@ base::Json search_step_policy(const Setting& setting, const SearchOptions& optio
     for (std::size_t r = 0; r < order.size(); ++r)
       rank[order[r]] = static_cast<double>(r) / static_cast<double>(order.size() - 1) - 0.5;
     constexpr double kMomentum = 0.9, kScale = 0.99;
-    const double fresh_momentum = 1 - std::pow(kMomentum, iteration + 1), fresh_scale = 1 - std::pow(kScale, iteration + 1);
+    const double fresh_momentum = 1 - std::pow(kMomentum, iteration + 1),
+                 fresh_scale = 1 - std::pow(kScale, iteration + 1);
     for (std::size_t k = 0; k < count; ++k) {
       double gradient = 0;
-      for (std::size_t i = 0; i < pairs; ++i) gradient += (rank[2 * i] - rank[2 * i + 1]) * static_cast<double>(noise[i][k]);
+      for (std::size_t i = 0; i < pairs; ++i)
+        gradient += (rank[2 * i] - rank[2 * i + 1]) * static_cast<double>(noise[i][k]);
       gradient /= 2 * static_cast<double>(pairs) * options.deviation;
       momentum[k] = kMomentum * momentum[k] + (1 - kMomentum) * gradient;
       scale[k] = kScale * scale[k] + (1 - kScale) * gradient * gradient;

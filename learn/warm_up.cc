@@ -70,7 +70,8 @@ base::Json warm_up_windowed(const Setting& setting, const WarmUpOptions& options
   const std::int64_t inputs = 6 * options.window, outputs = 3 * options.window + 1;
   const auto tensors = [&](Decisions& d) {
     const auto rows = static_cast<std::int64_t>(d.actions.size());
-    return std::tuple{torch::from_blob(d.states.data(), {rows, inputs}), torch::from_blob(d.masks.data(), {rows, outputs}),
+    return std::tuple{torch::from_blob(d.states.data(), {rows, inputs}),
+                      torch::from_blob(d.masks.data(), {rows, outputs}),
                       torch::from_blob(d.actions.data(), {rows}, torch::kInt64)};
   };
   auto [x, mask, y] = tensors(seen);
@@ -109,7 +110,8 @@ base::Json warm_up_windowed(const Setting& setting, const WarmUpOptions& options
     if (first) values = values / scale;
     first = false;
     values = values.contiguous();
-    network.parameters.insert(network.parameters.end(), values.data_ptr<float>(), values.data_ptr<float>() + values.numel());
+    network.parameters.insert(network.parameters.end(), values.data_ptr<float>(),
+                              values.data_ptr<float>() + values.numel());
   }
   base::Json json;
   json["network"] = to_json(network);

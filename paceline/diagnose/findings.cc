@@ -188,7 +188,7 @@ class Finder {
       return fmt::format("look at what {} does before its first recorded step; record more steps to see it", who);
     }
     const std::string look = fmt::format("look at '{}' on {}; the other ranks take less time for it", cause.what, who);
-    return late.fault == Fault::kNone ? look : look + ". " + std::string(fault_entry(late.fault).cure);
+    return late.fault == Fault::kNone ? look : look + "; usual cure: " + std::string(fault_entry(late.fault).cure);
   }
 
   /// The rank that a look at communication time alone would blame.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -149,6 +152,18 @@ TEST(ToJson, HasItsSchemaFirstAndEveryPart) {
     }
   }
   EXPECT_TRUE(to_json(Diagnosis{}, trace::Trace{})["late_rank"].is_null());
+}
+
+TEST(FaultCatalogue, DocumentsEveryFaultAsTheTableHasIt) {
+  std::ifstream file(std::string(PACELINE_SOURCE) + "/docs/faults.md");
+  const std::string documented((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_EQ(documented, fault_catalogue()) << "regenerate: paceline diagnose --faults > docs/faults.md";
+}
+
+TEST(FaultCatalogue, HasItsEntriesInTheOrderOfTheEnumeration) {
+  for (std::size_t i = 0; i < fault_entries().size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(fault_entries()[i].fault), i);
+  }
 }
 
 }  // namespace

@@ -306,10 +306,26 @@ class LateRank {
       diagnosis_.late = Late{};
       return std::nullopt;
     }
+    if (const std::optional<Party> host = whole_host(most)) return host;
     std::size_t alike = 0;
     for (const std::uint32_t rank : late.ranks) alike += own_excess_[rank] >= 0.5 * largest ? 1 : 0;
     if (10 * alike >= 7 * late.ranks.size()) return late;
     return Party{{most}};
+  }
+
+  /// All ranks of the host of `most`, when nearly all of them and no others take as much longer.
+  std::optional<Party> whole_host(std::uint32_t most) const {
+    Party host;
+    std::size_t alike = 0, alike_elsewhere = 0, elsewhere = 0;
+    for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
+      const bool here = !trace_.ranks[i].host.empty() && trace_.ranks[i].host == trace_.ranks[most].host;
+      const bool excess = own_excess_[i] >= 0.5 * own_excess_[most];
+      if (here) host.ranks.push_back(i);
+      elsewhere += here ? 0 : 1;
+      (here ? alike : alike_elsewhere) += excess ? 1 : 0;
+    }
+    const bool whole = host.ranks.size() > 1 && elsewhere > 0 && 10 * alike >= 7 * host.ranks.size();
+    return whole && alike_elsewhere == 0 ? std::optional<Party>(host) : std::nullopt;
   }
 
   /// Its first step began later: the cause lies before the recording, not in its own time.

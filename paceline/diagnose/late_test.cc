@@ -145,7 +145,6 @@ TEST(LateRank, CollectivesItHoldsUpAtTheSameTimeCountOnce) {
       part.end = part.begin + 10'000'000;
       part.communication = r == 1 ? 300'000 : 5'300'000;  // of both collectives together
       part.compute = 10'000'000 - part.communication;
-      part.communication = r == 0 ? 5'300'000 : 300'000;
       ranks[r].steps.push_back(part);
       for (std::int64_t c = 0; c < 2; ++c) {
         trace::CommEvent event;

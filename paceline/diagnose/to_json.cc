@@ -112,7 +112,7 @@ Json verdict_json(const Diagnosis& diagnosis) {
   return {{"kind", main->kind},
           {"class", fault_entry(main->fault).name},
           {"rank", main->rank < 0 ? Json(nullptr) : Json(main->rank)},
-          {"host", main->host},
+          {"host", main->host.empty() ? Json(nullptr) : Json(main->host)},
           {"pattern", pattern_name(main->pattern)},
           {"title", main->title}};
 }

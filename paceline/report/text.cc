@@ -253,4 +253,37 @@ std::string diagnosis_text(const Diagnosis& diagnosis, const trace::Trace& trace
   return Writer(diagnosis, trace, options).run();
 }
 
+std::string comparison_text(const diagnose::Comparison& comparison, const diagnose::Profile& before,
+                            const diagnose::Profile& after, std::size_t rows) {
+  const auto signed_ms = [](std::int64_t ns) { return fmt::format("{:+.3f}", static_cast<double>(ns) / 1e6); };
+  const double share = comparison.step_before > 0
+                           ? static_cast<double>(comparison.change) / static_cast<double>(comparison.step_before)
+                           : 0.0;
+  std::string text =
+      fmt::format("step {} ms -> {} ms: {} ms ({:+.1f} %), along the critical path over all ranks\n",
+                  ms(comparison.step_before), ms(comparison.step_after), signed_ms(comparison.change), 100.0 * share);
+  text += fmt::format("A: {} ({} ranks, {} steps)\nB: {} ({} ranks, {} steps)\n\n", before.source, before.ranks,
+                      before.steps, after.source, after.ranks, after.steps);
+  Table groups;
+  groups.add_column("where", Table::Align::kLeft);
+  for (const char* title : {"A ms", "B ms", "change"}) groups.add_column(title);
+  for (const diagnose::Change& group : comparison.groups) {
+    groups.add_row({group.group, ms(group.before), ms(group.after), signed_ms(group.change)});
+  }
+  groups.add_row({"not explained", "", "", signed_ms(comparison.not_explained)});
+  groups.add_row({"step", ms(comparison.step_before), ms(comparison.step_after), signed_ms(comparison.change)});
+  text += groups.to_string() + "\n";
+  Table changes;
+  changes.add_column("cause", Table::Align::kLeft);
+  changes.add_column("what", Table::Align::kLeft);
+  for (const char* title : {"A ms", "B ms", "change", "rank"}) changes.add_column(title);
+  std::size_t shown = 0;
+  for (const diagnose::Change& change : comparison.changes) {
+    if (shown++ == rows || change.change == 0) break;
+    changes.add_row({change.group, base::shorten(change.what, 60), ms(change.before), ms(change.after),
+                     signed_ms(change.change), change.rank < 0 ? "" : fmt::format("{}", change.rank)});
+  }
+  return changes.empty() ? text : text + changes.to_string();
+}
+
 }  // namespace paceline::report

@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 
+#include "paceline/diagnose/compare.h"
 #include "paceline/diagnose/diagnosis.h"
 
 namespace paceline::report {
@@ -14,5 +15,9 @@ struct TextOptions {
 /// The diagnosis for a terminal: findings first, then the tables they rest on.
 std::string diagnosis_text(const diagnose::Diagnosis& diagnosis, const trace::Trace& trace,
                            const TextOptions& options = {});
+
+/// The difference of two runs: groups that add up to it, then the largest single changes.
+std::string comparison_text(const diagnose::Comparison& comparison, const diagnose::Profile& before,
+                            const diagnose::Profile& after, std::size_t rows);
 
 }  // namespace paceline::report

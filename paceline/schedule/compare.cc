@@ -50,7 +50,8 @@ const Makers<SlottedPolicy>& slotted_makers() {
       {"Shortest-step", [](Options) { return make_ps_shortest_step(); }},
       {"Learned", [](Options options) -> std::unique_ptr<SlottedPolicy> {
          if (options.learned.empty())
-           throw Error(ErrorKind::kUsage, "--learned", "the policy Learned needs a network; train one with schedule learn");
+           throw Error(ErrorKind::kUsage, "--learned",
+                       "the policy Learned needs a network; train one with schedule learn");
          return make_ps_learned(network_from_json(
              base::read_json_file(options.learned, "schedule-policy", 1).at("network"), options.learned.string()));
        }}};
@@ -64,8 +65,8 @@ std::unique_ptr<Policy> make(const Makers<Policy>& makers, const std::string& na
     if (policy == name) return maker(options);
     known.push_back(policy);
   }
-  throw Error(ErrorKind::kUsage, "--policy", fmt::format("'{}' is no policy of this workload's simulator; it knows {}",
-                                                         name, fmt::join(known, ", ")));
+  throw Error(ErrorKind::kUsage, "--policy",
+              fmt::format("'{}' is no policy of this workload's simulator; it knows {}", name, fmt::join(known, ", ")));
 }
 
 void summarise(PolicyResult& result) {
@@ -117,7 +118,8 @@ void run_elastic(const CompareOptions& options, const std::filesystem::path& pat
     if (!run.jobs.empty()) result.restarts_per_job = restarts / static_cast<double>(run.jobs.size());
     if (options.timeline)
       for (const auto& change : run.timeline)
-        result.timeline.push_back({static_cast<double>(change.time), run.jobs[change.job].name,
+        result.timeline.push_back({static_cast<double>(change.time),
+                                   run.jobs[change.job].name,
                                    {change.allocation.begin(), change.allocation.end()}});
     results.push_back(std::move(result));
   }
@@ -158,12 +160,14 @@ void run_rigid(const CompareOptions& options, const std::filesystem::path& path,
   RigidOptions rigid;
   rigid.cluster.nodes = options.nodes > 0 ? options.nodes : 1;
   if (options.gpus_per_node > 0) rigid.cluster.gpus_per_node = options.gpus_per_node;
-  if (options.nodes == 0) throw Error(ErrorKind::kUsage, "--nodes", "this workload names no cluster; say how many nodes it has");
+  if (options.nodes == 0)
+    throw Error(ErrorKind::kUsage, "--nodes", "this workload names no cluster; say how many nodes it has");
   for (const std::string& name : chosen(options, "rigid")) {
     const auto rule = find_queue_rule(name);
     if (!rule)
-      throw Error(ErrorKind::kUsage, "--policy", fmt::format("'{}' is no policy of this workload's simulator; it knows {}",
-                                                             name, fmt::join(policy_names("rigid"), ", ")));
+      throw Error(ErrorKind::kUsage, "--policy",
+                  fmt::format("'{}' is no policy of this workload's simulator; it knows {}", name,
+                              fmt::join(policy_names("rigid"), ", ")));
     const base::Nanos begin = workload.jobs.empty() ? base::Nanos(0) : workload.jobs.front().submit;
     const RigidResult run = simulate_rigid(workload, *rule, rigid, {}, begin);
     PolicyResult result{.workload = path.string(), .policy = name};
@@ -201,7 +205,8 @@ std::vector<PolicyResult> compare_policies(const CompareOptions& options) {
   std::optional<Applications> applications;
   std::optional<PsSpeedTable> speeds;
   const auto need_profiles = [&](const char* what) {
-    if (options.profiles.empty()) throw Error(ErrorKind::kUsage, "--profiles", fmt::format("this workload needs {}", what));
+    if (options.profiles.empty())
+      throw Error(ErrorKind::kUsage, "--profiles", fmt::format("this workload needs {}", what));
   };
   for (const auto& path : options.workloads) {
     switch (sniff_workload(path)) {
@@ -219,7 +224,8 @@ std::vector<PolicyResult> compare_policies(const CompareOptions& options) {
         }
         run_slotted(options, path, *speeds, results);
         break;
-      default: run_rigid(options, path, results);
+      default:
+        run_rigid(options, path, results);
     }
   }
   return results;
@@ -244,7 +250,8 @@ base::Json to_json(const std::vector<PolicyResult>& results) {
     one["utilisation"] = result.utilisation;
     one["restarts_per_job"] = result.restarts_per_job;
     if (result.slot_seconds > 0) one["slot_s"] = result.slot_seconds;
-    for (const Problem& problem : result.problems) one["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
+    for (const Problem& problem : result.problems)
+      one["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
     for (const auto& change : result.timeline)
       one["timeline"].push_back({{"time_s", change.time}, {"job", change.job}, {"nodes", change.nodes}});
     json["results"].push_back(std::move(one));
@@ -265,8 +272,9 @@ std::string to_text(const std::vector<PolicyResult>& results) {
     mean.restarts.push_back(result.restarts_per_job);
   }
   std::vector<std::pair<std::string, Mean>> order(means.begin(), means.end());
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return base::mean(a.second.average) < base::mean(b.second.average); });
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return base::mean(a.second.average) < base::mean(b.second.average);
+  });
   base::Table table;
   table.add_column("policy", base::Table::Align::kLeft);
   for (const char* title : {"workloads", "average JCT s", "p90 s", "p99 s", "makespan s", "used", "restarts/job"})

@@ -11,13 +11,13 @@ namespace paceline::schedule {
 /// What `schedule simulate` is asked: these policies on these workloads, in the simulator that the workload asks for.
 struct CompareOptions {
   std::vector<std::filesystem::path> workloads;
-  std::vector<std::string> policies;    // empty: all that the simulator knows
-  std::filesystem::path profiles;       // measured speeds: folder of applications, or DL2's table
-  int nodes = 0, gpus_per_node = 0;     // 0: the simulator's published cluster
-  double slot_seconds = 0;              // 0: published
-  double restart_seconds = -1;          // -1: published
+  std::vector<std::string> policies;  // empty: all that the simulator knows
+  std::filesystem::path profiles;     // measured speeds: folder of applications, or DL2's table
+  int nodes = 0, gpus_per_node = 0;   // 0: the simulator's published cluster
+  double slot_seconds = 0;            // 0: published
+  double restart_seconds = -1;        // -1: published
   double interference = 0;
-  std::filesystem::path learned;        // network of the policy "Learned"
+  std::filesystem::path learned;  // network of the policy "Learned"
   std::uint64_t seed = 1;
   bool timeline = false;
 };

@@ -95,7 +95,8 @@ std::vector<bool> contended_nodes(std::span<const ElasticJob> jobs, std::size_t 
   std::vector<int> distributed(nodes, 0);
   for (const ElasticJob& job : jobs) {
     if (job.completion || job.placement.size() < 2) continue;
-    for (std::uint16_t node : std::set<std::uint16_t>(job.allocation.begin(), job.allocation.end())) ++distributed[node];
+    for (std::uint16_t node : std::set<std::uint16_t>(job.allocation.begin(), job.allocation.end()))
+      ++distributed[node];
   }
   std::vector<bool> contended(nodes);
   for (std::size_t i = 0; i < nodes; ++i) contended[i] = distributed[i] > 1;
@@ -120,8 +121,8 @@ ElasticResult simulate_elastic(const Workload& workload, const Applications& app
     const std::string where = fmt::format("{}:{}", workload.name, request.line);
     const auto application = applications.find(request.application);
     if (application == applications.end()) {
-      result.problems.push_back({where, fmt::format("job {} has unknown application '{}'", request.name,
-                                                    request.application)});
+      result.problems.push_back(
+          {where, fmt::format("job {} has unknown application '{}'", request.name, request.application)});
       continue;
     }
     if (!policy.co_tunes_batch() && request.gpus > options.nodes * options.gpus_per_node) {

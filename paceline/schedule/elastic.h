@@ -76,8 +76,8 @@ struct JobOutcome {
 };
 
 struct ElasticResult {
-  std::vector<JobOutcome> jobs;  // in workload order
-  std::vector<Problem> problems;  // jobs left out: unknown application, never able to fit
+  std::vector<JobOutcome> jobs;        // in workload order
+  std::vector<Problem> problems;       // jobs left out: unknown application, never able to fit
   double average_completion_time = 0;  // seconds, over finished jobs
   std::int64_t makespan = 0;
   double utilisation = 0;  // GPU seconds allocated of those there were until the last job finished

@@ -26,7 +26,8 @@ Allocation take_most_free(std::vector<int>& free, int count) {
     const auto node = std::max_element(free.begin(), free.end());
     const int taken = std::min(*node, count);
     PL_CHECK(taken > 0);
-    allocation.insert(allocation.end(), static_cast<std::size_t>(taken), static_cast<std::uint16_t>(node - free.begin()));
+    allocation.insert(allocation.end(), static_cast<std::size_t>(taken),
+                      static_cast<std::uint16_t>(node - free.begin()));
     *node -= taken;
     count -= taken;
   }
@@ -126,7 +127,8 @@ class ElasticOptimus final : public ElasticPolicy {
     std::vector<int> free = free_gpus(view.node_gpus, next);
     std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return replicas[a] < replicas[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return replicas[a] < replicas[b]; });
     for (std::size_t i : order)
       if (replicas[i] > 0 && next[i].empty()) next[i] = take_most_free(free, replicas[i]);
   }
@@ -147,8 +149,7 @@ class ElasticOptimus final : public ElasticPolicy {
     // As published: one replica always accumulates at least once.
     if (replicas == 1) limits.initial = 0;
     const BatchChoice batch = fixed_batch(job.target_batch, replicas, limits);
-    const Application::StepTime time =
-        job.application->step_time(packed_placement(replicas, 4), batch.atomic_batch);
+    const Application::StepTime time = job.application->step_time(packed_placement(replicas, 4), batch.atomic_batch);
     return memo[key] = time.step + (time.step - time.sync) * batch.accumulation;
   }
 

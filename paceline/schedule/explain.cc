@@ -123,7 +123,8 @@ void add_kueue_workload(ClusterSnapshot& snapshot, const Json& json) {
   if (job.queue.empty()) job.queue = text_of(spec, "queueName");
   job.active = spec.value("active", true);
   job.priority = number_of(spec, "priority").value_or(0);
-  if (const auto created = parse_timestamp(text_of(child(json, "metadata"), "creationTimestamp"))) job.submit = *created;
+  if (const auto created = parse_timestamp(text_of(child(json, "metadata"), "creationTimestamp")))
+    job.submit = *created;
   for (const Json& pod_set : child(spec, "podSets")) {
     const int count = std::max(1, quantity(pod_set, "count"));
     for (const Json& container : child(child(child(pod_set, "template"), "spec"), "containers"))
@@ -151,7 +152,8 @@ void add_kueue_queue(ClusterSnapshot& snapshot, const Json& json) {
         if (text_of(resource, "name") != kGpuResource) continue;
         GpuPool quota{queue, text_of(flavor, "name"), quantity(resource, "nominalQuota"), 0, true, std::nullopt};
         if (resource.contains("borrowingLimit")) quota.borrowing_limit = quantity(resource, "borrowingLimit");
-        const char* usage = child(json, "status").contains("flavorsReservation") ? "flavorsReservation" : "flavorsUsage";
+        const char* usage =
+            child(json, "status").contains("flavorsReservation") ? "flavorsReservation" : "flavorsUsage";
         for (const Json& used : child(child(json, "status"), usage))
           if (text_of(used, "name") == quota.type)
             for (const Json& amount : child(used, "resources"))
@@ -200,7 +202,8 @@ Verdict judge_quota(const ClusterSnapshot& snapshot, const SnapshotJob& job) {
     limit += quota.gpus + quota.borrowing_limit.value_or(0);
   }
   if (!has_queue)
-    return {PendingReason::kMisconfigured, fmt::format("queue '{}' has no quota of GPUs here", job.queue), "another queue"};
+    return {PendingReason::kMisconfigured, fmt::format("queue '{}' has no quota of GPUs here", job.queue),
+            "another queue"};
   int elsewhere = 0;  // unused quota of others
   for (const GpuPool& quota : snapshot.quotas)
     if (quota.name != job.queue) elsewhere += std::max(0, quota.gpus - quota.used);
@@ -217,7 +220,8 @@ Verdict judge_quota(const ClusterSnapshot& snapshot, const SnapshotJob& job) {
             what_frees(snapshot, used + job.gpus - most)};
   if (job.gpus <= free + elsewhere) return {PendingReason::kPendingEvaluation, {}, {}};
   return {PendingReason::kWaitingForQuota,
-          fmt::format("asks for {} GPUs; its queue has {} of {} free, others {}", job.gpus, std::max(0, free), nominal, elsewhere),
+          fmt::format("asks for {} GPUs; its queue has {} of {} free, others {}", job.gpus, std::max(0, free), nominal,
+                      elsewhere),
           what_frees(snapshot, job.gpus - free - elsewhere)};
 }
 
@@ -232,11 +236,14 @@ Verdict judge_nodes(const ClusterSnapshot& snapshot, const SnapshotJob& job) {
     free += room, largest = std::max(largest, room), whole = std::max(whole, node.gpus);
   }
   if (all > 0 && of_type == 0)
-    return {PendingReason::kNoMatchingFlavor, fmt::format("no node has GPUs of type '{}'", job.gpu_type), "another GPU type"};
+    return {PendingReason::kNoMatchingFlavor, fmt::format("no node has GPUs of type '{}'", job.gpu_type),
+            "another GPU type"};
   if (job.gpus > of_type)
-    return {PendingReason::kExceedsMaxQuota, fmt::format("asks for {} GPUs, the cluster has {}", job.gpus, of_type), "fewer GPUs"};
+    return {PendingReason::kExceedsMaxQuota, fmt::format("asks for {} GPUs, the cluster has {}", job.gpus, of_type),
+            "fewer GPUs"};
   if (job.gpus > free)
-    return {PendingReason::kWaitingForQuota, fmt::format("asks for {} GPUs, {} of {} are free on nodes that are up", job.gpus, free, of_type),
+    return {PendingReason::kWaitingForQuota,
+            fmt::format("asks for {} GPUs, {} of {} are free on nodes that are up", job.gpus, free, of_type),
             what_frees(snapshot, job.gpus - free)};
   if (job.gpus <= whole && job.gpus > largest)
     return {PendingReason::kTopologyPlacementFailed,
@@ -247,31 +254,46 @@ Verdict judge_nodes(const ClusterSnapshot& snapshot, const SnapshotJob& job) {
 
 Verdict judge(const ClusterSnapshot& snapshot, const SnapshotJob& job) {
   if (!job.active) return {PendingReason::kDeactivated, "it is held or its queue is stopped", "releasing it"};
-  for (const char* word : {"BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit"})
+  for (const char* word : {"BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionDown", "PartitionInactive",
+                           "PartitionNodeLimit", "PartitionTimeLimit"})
     if (job.own_reason.find(word) != std::string::npos)
       return {PendingReason::kMisconfigured, fmt::format("the scheduler says {}", job.own_reason), "a changed request"};
   const Verdict resources = snapshot.quotas.empty() ? judge_nodes(snapshot, job) : judge_quota(snapshot, job);
   if (resources.reason < PendingReason::kSuspended) return resources;
   if (job.suspended) return {PendingReason::kSuspended, "it may not start before its time", "its begin time"};
-  if (job.gated) return {PendingReason::kAdmissionGated, "it waits for another job or an admission check", "the end of what it depends on"};
-  if (job.waits_for_pods) return {PendingReason::kWaitingForPodsReady, "earlier workloads have pods that are not ready", "those pods"};
+  if (job.gated)
+    return {PendingReason::kAdmissionGated, "it waits for another job or an admission check",
+            "the end of what it depends on"};
+  if (job.waits_for_pods)
+    return {PendingReason::kWaitingForPodsReady, "earlier workloads have pods that are not ready", "those pods"};
   for (const char* word : {"Assoc", "QOSMax", "QOSGrp", "MaxJobs", "MaxCpu", "MaxGRES"})
     if (job.own_reason.find(word) != std::string::npos)
-      return {PendingReason::kWaitingForQuota, fmt::format("the scheduler says {}", job.own_reason), "an end of jobs of the same account"};
+      return {PendingReason::kWaitingForQuota, fmt::format("the scheduler says {}", job.own_reason),
+              "an end of jobs of the same account"};
   if (resources.reason != PendingReason::kPendingEvaluation) return resources;
   if (job.waits_for_preempted)
-    return {PendingReason::kWaitingForPreemptedWorkloads, "preempted workloads have not given their GPUs back yet", "their end"};
-  return {PendingReason::kPendingEvaluation, "enough is free: the scheduler has not come to it, or keeps room for jobs ahead",
+    return {PendingReason::kWaitingForPreemptedWorkloads, "preempted workloads have not given their GPUs back yet",
+            "their end"};
+  return {PendingReason::kPendingEvaluation,
+          "enough is free: the scheduler has not come to it, or keeps room for jobs ahead",
           "the jobs ahead, or the next scheduling cycle"};
 }
 
 }  // namespace
 
 std::string name_of(PendingReason reason) {
-  constexpr std::array<const char*, 12> kNames{
-      "Deactivated",      "Misconfigured",          "NoMatchingFlavor", "Suspended",
-      "AdmissionGated",   "WaitingForPodsReady",    "ExceedsMaxQuota",  "BorrowingLimitReached",
-      "WaitingForQuota",  "TopologyPlacementFailed", "WaitingForPreemptedWorkloads", "PendingEvaluation"};
+  constexpr std::array<const char*, 12> kNames{"Deactivated",
+                                               "Misconfigured",
+                                               "NoMatchingFlavor",
+                                               "Suspended",
+                                               "AdmissionGated",
+                                               "WaitingForPodsReady",
+                                               "ExceedsMaxQuota",
+                                               "BorrowingLimitReached",
+                                               "WaitingForQuota",
+                                               "TopologyPlacementFailed",
+                                               "WaitingForPreemptedWorkloads",
+                                               "PendingEvaluation"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 
@@ -293,7 +315,8 @@ void add_document(ClusterSnapshot& snapshot, const Json& json, const std::string
   }
   if (!known)
     throw Error(ErrorKind::kBadInput, where,
-                "is neither of squeue --json, sinfo --json, scontrol show nodes --json, kubectl get workloads,clusterqueues -o json");
+                "is neither of squeue --json, sinfo --json, scontrol show nodes --json, kubectl get "
+                "workloads,clusterqueues -o json");
 }
 
 Why explain(const ClusterSnapshot& snapshot, const std::string& name) {

@@ -60,8 +60,8 @@ void add_document(ClusterSnapshot& snapshot, const base::Json& json, const std::
 struct Why {
   std::string job;
   PendingReason reason = PendingReason::kPendingEvaluation;
-  std::string detail;      // one sentence with numbers
-  std::string own_reason;  // of the scheduler
+  std::string detail;              // one sentence with numbers
+  std::string own_reason;          // of the scheduler
   std::vector<std::string> ahead;  // jobs in front, first first
   int gpus_ahead = 0;
   std::string unblocked_by;  // what would let it run

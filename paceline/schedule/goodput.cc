@@ -97,7 +97,8 @@ Vector minimise(Vector x, const Vector& lower, const Vector& upper, std::span<co
     double next_value = value;
     bool moved = false;
     for (int tries = 0; tries < 40 && !moved; ++tries, step *= 0.5) {
-      for (std::size_t i = 0; i < kParameters; ++i) next[i] = std::clamp(x[i] + step * direction[i], lower[i], upper[i]);
+      for (std::size_t i = 0; i < kParameters; ++i)
+        next[i] = std::clamp(x[i] + step * direction[i], lower[i], upper[i]);
       next_value = objective(next, samples, next_gradient);
       moved = next_value < value + 1e-4 * step * slope;
     }
@@ -210,8 +211,8 @@ BatchChoice best_batch(const StepModel& model, const Application::GradientNoise&
     if (atomic < limits.smallest_local || atomic > limits.largest_local) continue;
     const double total = static_cast<double>(replicas) * atomic * (accumulation + 1);
     const double a = model.accumulation_time(atomic), top = std::max(a, network);
-    const double step = top * std::pow(std::pow(a / top, model.gamma) + std::pow(network / top, model.gamma),
-                                       1.0 / model.gamma);
+    const double step =
+        top * std::pow(std::pow(a / top, model.gamma) + std::pow(network / top, model.gamma), 1.0 / model.gamma);
     const double scale = total / limits.initial, denominator = noise.variance / scale + noise.squared;
     const double gain = denominator > 0 ? (noise.variance + noise.squared) / denominator : 1.0;
     const double goodput = total / (accumulation * a + step) * gain / scale;

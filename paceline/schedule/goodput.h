@@ -31,7 +31,7 @@ StepModel fit_step_model(std::span<const StepSample> samples);
 
 /// What a job may do with its batch.
 struct BatchLimits {
-  int initial = 1, largest = 1;           // total
+  int initial = 1, largest = 1;               // total
   int smallest_local = 1, largest_local = 1;  // per replica and step
 };
 BatchLimits batch_limits(const Application& application);

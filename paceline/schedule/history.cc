@@ -37,7 +37,8 @@ Nanos limit_of(const JobRequest& job) {
 /// limits that ran longer than that.
 Nanos draw_run_time(std::span<const LimitShare> shares, Nanos limit, Nanos elapsed, base::Rng& rng) {
   constexpr std::ptrdiff_t kNeighbours = 100;  // on each side
-  const double least = static_cast<double>(elapsed.count()) / static_cast<double>(std::max<std::int64_t>(1, limit.count()));
+  const double least =
+      static_cast<double>(elapsed.count()) / static_cast<double>(std::max<std::int64_t>(1, limit.count()));
   const auto middle = std::lower_bound(shares.begin(), shares.end(), limit,
                                        [](const LimitShare& share, Nanos value) { return share.limit < value; });
   const auto from = middle - std::min<std::ptrdiff_t>(kNeighbours, middle - shares.begin());
@@ -94,7 +95,8 @@ Backtest backtest(const Workload& history, QueueRule incumbent, std::span<const 
   for (std::size_t i = 0; i < recorded.size(); ++i) {
     const JobRequest& job = history.jobs[i];
     if (job.start.count() < 0)
-      throw Error(ErrorKind::kBadInput, fmt::format("{}:{}", history.name, job.line), "has no start: a backtest needs what really happened");
+      throw Error(ErrorKind::kBadInput, fmt::format("{}:{}", history.name, job.line),
+                  "has no start: a backtest needs what really happened");
     recorded[i].start = job.start, recorded[i].end = job.end;
     used += job.gpus * seconds(job.duration);
     last = std::max(last, job.end);
@@ -107,7 +109,8 @@ Backtest backtest(const Workload& history, QueueRule incumbent, std::span<const 
   std::vector<RigidRun> base_runs;
   for (const QueueRule rule : all) {
     const RigidResult run = simulate_rigid(history, rule, options, {}, begin);
-    BacktestRow row{.policy = name_of(rule), .wait = summarise_waits(history, run.runs), .utilisation = run.utilisation};
+    BacktestRow row{
+        .policy = name_of(rule), .wait = summarise_waits(history, run.runs), .utilisation = run.utilisation};
     if (base_runs.empty()) {
       base_runs = run.runs;
       result.problems.insert(result.problems.end(), run.problems.begin(), run.problems.end());
@@ -149,22 +152,25 @@ base::Json to_json(const Backtest& result) {
 }
 
 std::string to_text(const Backtest& result) {
-  std::string text = fmt::format(
-      "The incumbent ({}) replayed against the record: median wait off by {:.1f} %, p90 by {:.1f} %.\n",
-      result.incumbent, 100 * result.median_error, 100 * result.p90_error);
+  std::string text =
+      fmt::format("The incumbent ({}) replayed against the record: median wait off by {:.1f} %, p90 by {:.1f} %.\n",
+                  result.incumbent, 100 * result.median_error, 100 * result.p90_error);
   if (result.p90_error > 0.2 || result.median_error > 0.2)
     text += "That is far off: the other rows say little about this cluster.\n";
   base::Table table;
   table.add_column("policy", base::Table::Align::kLeft);
-  for (const char* title : {"mean wait s", "median s", "p90 s", "average JCT s", "used", "worse off"}) table.add_column(title);
-  table.add_row({"(recorded)", fmt::format("{:.0f}", result.recorded.mean), fmt::format("{:.0f}", result.recorded.median),
-                 fmt::format("{:.0f}", result.recorded.p90), "", fmt::format("{:.1f} %", 100 * result.recorded_utilisation), ""});
+  for (const char* title : {"mean wait s", "median s", "p90 s", "average JCT s", "used", "worse off"})
+    table.add_column(title);
+  table.add_row({"(recorded)", fmt::format("{:.0f}", result.recorded.mean),
+                 fmt::format("{:.0f}", result.recorded.median), fmt::format("{:.0f}", result.recorded.p90), "",
+                 fmt::format("{:.1f} %", 100 * result.recorded_utilisation), ""});
   for (const BacktestRow& row : result.rows)
     table.add_row({row.policy, fmt::format("{:.0f}", row.wait.mean), fmt::format("{:.0f}", row.wait.median),
                    fmt::format("{:.0f}", row.wait.p90), fmt::format("{:.0f}", row.average_completion),
                    fmt::format("{:.1f} %", 100 * row.utilisation), fmt::format("{:.1f} %", 100 * row.worse_off)});
   text += table.to_string();
-  for (const Problem& problem : result.problems) text += fmt::format("  left out: {}: {}\n", problem.where, problem.what);
+  for (const Problem& problem : result.problems)
+    text += fmt::format("  left out: {}: {}\n", problem.where, problem.what);
   return text;
 }
 
@@ -190,7 +196,8 @@ std::vector<LimitShare> limit_shares(const Workload& history, Nanos until) {
   for (const JobRequest& job : history.jobs)
     if (job.start.count() >= 0 && job.end <= until && job.limit.count() > 0)
       shares.push_back({job.limit, static_cast<double>(job.duration.count()) / static_cast<double>(job.limit.count())});
-  std::stable_sort(shares.begin(), shares.end(), [](const LimitShare& a, const LimitShare& b) { return a.limit < b.limit; });
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const LimitShare& a, const LimitShare& b) { return a.limit < b.limit; });
   return shares;
 }
 
@@ -218,9 +225,8 @@ Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<c
     Workload queue = waiting;
     if (days > 0) {
       const Nanos shift = kDay * rng.between(1, days);
-      const auto from = std::partition_point(past.begin(), past.end(), [&](const JobRequest& request) {
-        return request.submit <= snapshot.now - shift;
-      });
+      const auto from = std::partition_point(
+          past.begin(), past.end(), [&](const JobRequest& request) { return request.submit <= snapshot.now - shift; });
       for (auto next = from; next != past.end() && queue.jobs.size() < waiting.jobs.size() + kMostArrivals; ++next) {
         queue.jobs.push_back(*next);
         queue.jobs.back().submit += shift;
@@ -234,8 +240,7 @@ Eta estimate_start(const Snapshot& snapshot, const std::string& job, std::span<c
       running.push_back({request.gpus, i < snapshot.running_nodes.size() ? snapshot.running_nodes[i] : NodeParts{},
                          request.start + run, request.start + limit});
     }
-    for (JobRequest& request : queue.jobs)
-      request.duration = draw_run_time(shares, limit_of(request), Nanos(0), rng);
+    for (JobRequest& request : queue.jobs) request.duration = draw_run_time(shares, limit_of(request), Nanos(0), rng);
     // Those whose nodes are not known come last and fill what is left.
     std::stable_sort(running.begin(), running.end(),
                      [](const auto& a, const auto& b) { return !a.nodes.empty() && b.nodes.empty(); });

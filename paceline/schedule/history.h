@@ -7,7 +7,8 @@
 #include "paceline/base/json.h"
 #include "paceline/schedule/rigid.h"
 
-// What a recorded past tells: how faithfully a rule replays it, what other rules would have done, when a job will start.
+// What a recorded past tells: how faithfully a rule replays it, what other rules would have done, when a job will
+// start.
 
 namespace paceline::schedule {
 
@@ -33,7 +34,7 @@ struct Backtest {
   WaitSummary recorded{};
   double recorded_utilisation = 0;
   double median_error = 0, p90_error = 0;  // replayed incumbent against the record, shares (of at least a minute)
-  std::vector<BacktestRow> rows{};           // the incumbent first
+  std::vector<BacktestRow> rows{};         // the incumbent first
   std::vector<Problem> problems{};
 };
 /// Replays the jobs of `history` (which must hold starts and ends) under the incumbent and the other rules.

@@ -25,8 +25,7 @@ std::vector<PsConfiguration> efficient_configurations(const SlottedCluster& clus
   for (int servers = 1; servers <= most; ++servers)
     for (int workers = 1; workers <= most; ++workers) {
       PsConfiguration& known = best[static_cast<std::size_t>(servers + workers)];
-      if (known.tasks() == 0 ||
-          cluster.speed(job, servers, workers) > cluster.speed(job, known.servers, known.workers))
+      if (known.tasks() == 0 || cluster.speed(job, servers, workers) > cluster.speed(job, known.servers, known.workers))
         known = {servers, workers};
     }
   std::vector<PsConfiguration> hull{{}};
@@ -111,7 +110,9 @@ void StepPolicy::allocate(SlottedCluster& cluster) {
     return PsDemand{workers * job.worker.cpu + servers * job.server.cpu,
                     workers * job.worker.gpu_slots + servers * job.server.gpu_slots};
   };
-  const auto fits = [&](const PsDemand& demand) { return demand.cpu <= free.cpu && demand.gpu_slots <= free.gpu_slots; };
+  const auto fits = [&](const PsDemand& demand) {
+    return demand.cpu <= free.cpu && demand.gpu_slots <= free.gpu_slots;
+  };
   while (true) {
     std::size_t best = candidates.size();
     for (std::size_t i = 0; i < candidates.size(); ++i) {

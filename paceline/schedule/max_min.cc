@@ -73,7 +73,8 @@ MaxMinSolution solve_max_min(const MaxMinProblem& problem) {
     matrix.appendRow(row);
     upper.push_back(problem.gpus[static_cast<std::size_t>(j)]);
   }
-  const std::vector<double> row_lower(upper.size(), -COIN_DBL_MAX), column_lower(static_cast<std::size_t>(columns), 0.0),
+  const std::vector<double> row_lower(upper.size(), -COIN_DBL_MAX),
+      column_lower(static_cast<std::size_t>(columns), 0.0),
       column_upper(static_cast<std::size_t>(columns), COIN_DBL_MAX);
   std::vector<double> cost(static_cast<std::size_t>(columns), 0.0);
   cost.back() = 1.0;

@@ -44,8 +44,8 @@ void expect_certified(const MaxMinProblem& problem, const MaxMinSolution& soluti
 }
 
 TEST(MaxMin, TwoJobsAndTwoTypesByHand) {
-  // Job 0 runs on type 0 only and half of its time there is its proportional share; job 1 runs on both alike. No job can
-  // have more than all of its time, so the value is job 1's: 1.
+  // Job 0 runs on type 0 only and half of its time there is its proportional share; job 1 runs on both alike. No job
+  // can have more than all of its time, so the value is job 1's: 1.
   const MaxMinProblem problem{{{1, 0}, {1, 1}}, {1, 1}, {1, 1}, {1, 1}};
   const MaxMinSolution solution = solve_max_min(problem);
   EXPECT_NEAR(solution.value, 1.0, 1e-9);

@@ -10,9 +10,9 @@
 namespace paceline::schedule {
 namespace {
 
-constexpr int kMostNodesOfAJob = 16;   // nothing was measured beyond
+constexpr int kMostNodesOfAJob = 16;  // nothing was measured beyond
 constexpr int kMostReplicas = 64;
-constexpr double kFloor = 1e-3;        // keeps the power mean of waiting jobs finite
+constexpr double kFloor = 1e-3;  // keeps the power mean of waiting jobs finite
 
 using Genome = std::vector<std::uint8_t>;  // replicas by [job][node]
 
@@ -211,7 +211,8 @@ class Pollux final : public ElasticPolicy {
       if (std::equal(row, row + nodes, base.data() + j * nodes)) continue;
       Allocation& allocation = next[order[j]];
       allocation.clear();
-      for (std::size_t n = 0; n < nodes; ++n) allocation.insert(allocation.end(), row[n], static_cast<std::uint16_t>(n));
+      for (std::size_t n = 0; n < nodes; ++n)
+        allocation.insert(allocation.end(), row[n], static_cast<std::uint16_t>(n));
     }
   }
 

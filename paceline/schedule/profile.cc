@@ -111,8 +111,8 @@ Application::Application(const std::filesystem::path& folder, Limits limits) : n
                       squared = csv.column("grad_sqr"), variance = csv.column("grad_var");
     auto& epochs = validation_[static_cast<int>(*batch)];
     for (const Csv::Row& row : csv.rows())
-      epochs.push_back(
-          {number(csv, row, progress), number(csv, row, iteration), number(csv, row, squared), number(csv, row, variance)});
+      epochs.push_back({number(csv, row, progress), number(csv, row, iteration), number(csv, row, squared),
+                        number(csv, row, variance)});
   }
   if (validation_.empty()) throw Error(ErrorKind::kBadInput, folder.string(), "has no validation-<batch>.csv");
   initial_batch_ = validation_.begin()->first;
@@ -148,9 +148,9 @@ Application::StepTime Application::step_time(const Placement& placement, int loc
 Application::StepTime Application::compute_step_time(const Placement& normalised, int local_batch) const {
   const double x = local_batch;
   const auto outside = [&]() -> Error {
-    return Error(ErrorKind::kBadInput, name_,
-                 fmt::format("was not measured near placement {} with local batch {}", placement_id(normalised),
-                             local_batch));
+    return Error(
+        ErrorKind::kBadInput, name_,
+        fmt::format("was not measured near placement {} with local batch {}", placement_id(normalised), local_batch));
   };
   const auto found = placements_.find(placement_id(normalised));
   if (found != placements_.end()) {
@@ -205,8 +205,7 @@ std::map<std::string, std::unique_ptr<Application>, std::less<>> read_pollux_app
                                                          {"ncf", {10, 0}},         {"imagenet", {90, 0}},
                                                          {"deepspeech2", {80, 0}}, {"yolov3", {50, 8}}};
   std::map<std::string, std::unique_ptr<Application>, std::less<>> applications;
-  for (const auto& [name, limits] : known)
-    applications[name] = std::make_unique<Application>(folder / name, limits);
+  for (const auto& [name, limits] : known) applications[name] = std::make_unique<Application>(folder / name, limits);
   return applications;
 }
 

@@ -56,9 +56,15 @@ PsTrace generate_ps_trace(const PsGenerator& generator, std::uint64_t seed) {
     for (int i = 0; i < count && static_cast<int>(trace.jobs.size()) < generator.jobs; ++i) {
       const auto index = static_cast<int>(rng.below(kTypes.size()));
       const Type& type = kTypes[static_cast<std::size_t>(index)];
-      trace.jobs.push_back({static_cast<int>(trace.jobs.size()) + 1, slot, index + 1, type.model,
-                            type.share_of_epochs * generator.most_epochs, type.epoch_batches,
-                            {2, type.worker_gpu_slots}, {2, 0}, 0});
+      trace.jobs.push_back({static_cast<int>(trace.jobs.size()) + 1,
+                            slot,
+                            index + 1,
+                            type.model,
+                            type.share_of_epochs * generator.most_epochs,
+                            type.epoch_batches,
+                            {2, type.worker_gpu_slots},
+                            {2, 0},
+                            0});
     }
   }
   return trace;

@@ -33,8 +33,7 @@ PsSpeed::PsSpeed(std::vector<Sample> samples) : samples_(std::move(samples)) {
 
 double PsSpeed::at(double servers, double workers) const {
   double speed = 0;
-  for (std::size_t i = 0; i < samples_.size(); ++i)
-    speed += coefficients_[i] * distance(samples_[i], servers, workers);
+  for (std::size_t i = 0; i < samples_.size(); ++i) speed += coefficients_[i] * distance(samples_[i], servers, workers);
   return speed;
 }
 

@@ -166,9 +166,10 @@ class Simulation {
 
   void enqueue(std::uint32_t id) {
     if (rule_ == QueueRule::kShortestFirst)
-      waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), id,
-                                       [&](std::uint32_t a, std::uint32_t b) { return limit_of(jobs_[a]) < limit_of(jobs_[b]); }),
-                      id);
+      waiting_.insert(
+          std::upper_bound(waiting_.begin(), waiting_.end(), id,
+                           [&](std::uint32_t a, std::uint32_t b) { return limit_of(jobs_[a]) < limit_of(jobs_[b]); }),
+          id);
     else
       waiting_.push_back(id);
   }
@@ -185,7 +186,8 @@ class Simulation {
     run.start = now_;
     run.end = now_ + job.duration;
     run.backfilled = backfilled;
-    if (!job.queue.empty()) service_[job.queue] += static_cast<double>(job.gpus) * static_cast<double>(job.duration.count());
+    if (!job.queue.empty())
+      service_[job.queue] += static_cast<double>(job.gpus) * static_cast<double>(job.duration.count());
     add_run({run.end, now_ + std::max(limit_of(job), job.duration), free_.take(job.gpus), id});
   }
 
@@ -285,7 +287,8 @@ RigidResult simulate_rigid(const Workload& workload, QueueRule rule, const Rigid
   return Simulation(workload, rule, options).run(workload.name, running, begin);
 }
 
-std::vector<NodeParts> replay_placements(std::span<const JobRequest> jobs, const RigidCluster& cluster, base::Nanos now) {
+std::vector<NodeParts> replay_placements(std::span<const JobRequest> jobs, const RigidCluster& cluster,
+                                         base::Nanos now) {
   struct Event {
     Nanos time;
     bool start;

@@ -45,7 +45,7 @@ struct RigidRun {
 struct RigidResult {
   std::vector<RigidRun> runs;  // by job of the workload; start -1: left out
   std::vector<Problem> problems;
-  double utilisation = 0;      // of all GPUs until the last end
+  double utilisation = 0;  // of all GPUs until the last end
 };
 
 /// Nodes of a job and how many GPUs on each.
@@ -54,7 +54,7 @@ using NodeParts = std::vector<std::pair<int, int>>;
 /// A job that runs when the simulation begins, for snapshots.
 struct RunningJob {
   int gpus = 1;
-  NodeParts nodes{};          // where it is; empty: not known
+  NodeParts nodes{};         // where it is; empty: not known
   base::Nanos end{0};        // when it will really end
   base::Nanos limit_end{0};  // when it must have ended
 };
@@ -66,7 +66,8 @@ RigidResult simulate_rigid(const Workload& workload, QueueRule rule, const Rigid
 
 /// Where the jobs that run at `now` would be, had each been placed at its recorded start by the simulator's rule: by
 /// job, empty for the others and for those that did not fit. Jobs must hold starts and ends. O(jobs log jobs).
-std::vector<NodeParts> replay_placements(std::span<const JobRequest> jobs, const RigidCluster& cluster, base::Nanos now);
+std::vector<NodeParts> replay_placements(std::span<const JobRequest> jobs, const RigidCluster& cluster,
+                                         base::Nanos now);
 
 struct WaitSummary {
   double mean = 0, median = 0, p90 = 0;  // seconds

@@ -11,9 +11,13 @@ namespace {
 
 class Shadowed final : public SlottedPolicy {
  public:
-  Shadowed(std::unique_ptr<SlottedPolicy> incumbent, std::unique_ptr<SlottedPolicy> candidate, const PsSpeedTable& speeds,
-           ShadowOptions options, std::vector<ShadowDecision>& log)
-      : incumbent_(std::move(incumbent)), candidate_(std::move(candidate)), speeds_(&speeds), options_(options), log_(&log) {}
+  Shadowed(std::unique_ptr<SlottedPolicy> incumbent, std::unique_ptr<SlottedPolicy> candidate,
+           const PsSpeedTable& speeds, ShadowOptions options, std::vector<ShadowDecision>& log)
+      : incumbent_(std::move(incumbent)),
+        candidate_(std::move(candidate)),
+        speeds_(&speeds),
+        options_(options),
+        log_(&log) {}
 
   std::string name() const override { return fmt::format("{} guarded by {}", candidate_->name(), incumbent_->name()); }
 
@@ -41,7 +45,8 @@ class Shadowed final : public SlottedPolicy {
       past.jobs.push_back(std::move(job));
     }
     if (!past.jobs.empty()) {
-      ShadowDecision decision{cluster.slot(), static_cast<int>(past.jobs.size()), replay(past, *incumbent_, cluster.options()),
+      ShadowDecision decision{cluster.slot(), static_cast<int>(past.jobs.size()),
+                              replay(past, *incumbent_, cluster.options()),
                               replay(past, *candidate_, cluster.options()), false};
       decision.candidate_decides =
           !options_.only_watch && decision.candidate < decision.incumbent * (1 - options_.margin);
@@ -49,7 +54,8 @@ class Shadowed final : public SlottedPolicy {
       log_->push_back(decision);
     }
     last_look_ = cluster.slot();
-    for (Seen& seen : seen_) seen = {seen.job, cluster.slot(), cluster.state(seen.job).completion_time ? 0 : cluster.remaining(seen.job)};
+    for (Seen& seen : seen_)
+      seen = {seen.job, cluster.slot(), cluster.state(seen.job).completion_time ? 0 : cluster.remaining(seen.job)};
   }
 
   /// Infinite for a policy under which some job never ends.

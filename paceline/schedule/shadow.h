@@ -15,8 +15,8 @@ struct ShadowDecision {
 };
 
 struct ShadowOptions {
-  int every = 20;         // slots between looks
-  double margin = 0.0;    // the candidate must be better by this share
+  int every = 20;           // slots between looks
+  double margin = 0.0;      // the candidate must be better by this share
   bool only_watch = false;  // shadow mode: log, never hand over
 };
 

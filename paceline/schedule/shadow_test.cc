@@ -29,7 +29,8 @@ TEST(Shadow, AHarmfulPolicyNeverGetsTheCluster) {
   const PsTrace trace = read_ps_trace(data / "dl2/traces/trace-01.csv");
   std::vector<ShadowDecision> log;
   const auto guarded = make_ps_shadowed(make_ps_drf(MisfitRule::kGoOn), std::make_unique<Harmful>(), speeds, {}, log);
-  const double alone = simulate_slotted(trace, speeds, *make_ps_drf(MisfitRule::kGoOn), small_cluster()).average_completion_time;
+  const double alone =
+      simulate_slotted(trace, speeds, *make_ps_drf(MisfitRule::kGoOn), small_cluster()).average_completion_time;
   EXPECT_EQ(simulate_slotted(trace, speeds, *guarded, small_cluster()).average_completion_time, alone);
   ASSERT_FALSE(log.empty());
   for (const ShadowDecision& decision : log) EXPECT_FALSE(decision.candidate_decides);
@@ -43,7 +44,8 @@ TEST(Shadow, ABetterPolicyTakesOverAndShadowModeOnlyWatches) {
     const auto policy = make_ps_shadowed(make_ps_drf(MisfitRule::kGoOn), make_ps_shortest_step(), speeds, options, log);
     return simulate_slotted(trace, speeds, *policy, small_cluster()).average_completion_time;
   };
-  const double incumbent = simulate_slotted(trace, speeds, *make_ps_drf(MisfitRule::kGoOn), small_cluster()).average_completion_time;
+  const double incumbent =
+      simulate_slotted(trace, speeds, *make_ps_drf(MisfitRule::kGoOn), small_cluster()).average_completion_time;
   std::vector<ShadowDecision> log, watched;
   EXPECT_LT(run({}, log), 0.85 * incumbent);
   EXPECT_TRUE(log.front().candidate_decides);

@@ -27,10 +27,12 @@ class RemainingTime {
     suffix_.assign((epochs_ + 1) * options_, 0.0);
     for (std::size_t e = epochs_; e-- > 0;)
       for (std::size_t c = 0; c < options_; ++c) {
-        const double work = application.progress_at(static_cast<int>(e) + 1) - application.progress_at(static_cast<int>(e));
-        const double rate = counts[c] == 0 ? 0 : best_rate(application, fixed_batch_size, static_cast<int>(e), counts[c], per_node);
-        suffix_[e * options_ + c] = rate > 0 ? suffix_[(e + 1) * options_ + c] + work / rate
-                                             : std::numeric_limits<double>::infinity();
+        const double work =
+            application.progress_at(static_cast<int>(e) + 1) - application.progress_at(static_cast<int>(e));
+        const double rate =
+            counts[c] == 0 ? 0 : best_rate(application, fixed_batch_size, static_cast<int>(e), counts[c], per_node);
+        suffix_[e * options_ + c] =
+            rate > 0 ? suffix_[(e + 1) * options_ + c] + work / rate : std::numeric_limits<double>::infinity();
       }
   }
 
@@ -109,8 +111,7 @@ class ShortestGoodput final : public ElasticPolicy {
   std::vector<std::size_t> choose(const ElasticView& view, const std::vector<Allocation>& current, int gpus) {
     const std::size_t jobs = view.active.size();
     std::vector<std::vector<double>> value(jobs);
-    for (std::size_t i = 0; i < jobs; ++i)
-      value[i] = values(view, view.active[i], static_cast<int>(current[i].size()));
+    for (std::size_t i = 0; i < jobs; ++i) value[i] = values(view, view.active[i], static_cast<int>(current[i].size()));
     std::vector<std::size_t> chosen(jobs, 0);
     while (gpus > 0) {
       double best = 0;

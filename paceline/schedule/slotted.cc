@@ -12,10 +12,14 @@ namespace paceline::schedule {
 
 PsTrace read_ps_trace(const std::filesystem::path& path) {
   const Csv csv = Csv::from_file(path);
-  const std::array<std::size_t, 9> columns{csv.column("job"),        csv.column("arrival_slot"),
-                                           csv.column("type"),       csv.column("num_epochs"),
-                                           csv.column("epoch_size_batches"), csv.column("worker_cpu"),
-                                           csv.column("worker_gpu_slots"), csv.column("ps_cpu"),
+  const std::array<std::size_t, 9> columns{csv.column("job"),
+                                           csv.column("arrival_slot"),
+                                           csv.column("type"),
+                                           csv.column("num_epochs"),
+                                           csv.column("epoch_size_batches"),
+                                           csv.column("worker_cpu"),
+                                           csv.column("worker_gpu_slots"),
+                                           csv.column("ps_cpu"),
                                            csv.column("ps_gpu_slots")};
   const std::size_t model = csv.column("model");
   PsTrace trace{path.stem().string(), {}, {}};
@@ -35,8 +39,15 @@ PsTrace read_ps_trace(const std::filesystem::path& path) {
       continue;
     }
     const auto whole = [&](std::size_t i) { return static_cast<int>(x[i]); };
-    trace.jobs.push_back({whole(0), whole(1), whole(2), std::string(row.cells[model]), x[3], x[4],
-                          {whole(5), whole(6)}, {whole(7), whole(8)}, row.line});
+    trace.jobs.push_back({whole(0),
+                          whole(1),
+                          whole(2),
+                          std::string(row.cells[model]),
+                          x[3],
+                          x[4],
+                          {whole(5), whole(6)},
+                          {whole(7), whole(8)},
+                          row.line});
   }
   return trace;
 }
@@ -73,8 +84,9 @@ SlottedCluster::SlottedCluster(const PsTrace& trace, const PsSpeedTable& speeds,
                   "a worker and a server of this job do not fit on a node");
     model_.push_back(*model);
   }
-  std::stable_sort(jobs_.begin(), jobs_.end(),
-                   [](const PsJob& a, const PsJob& b) { return std::tie(a.arrival, a.id) < std::tie(b.arrival, b.id); });
+  std::stable_sort(jobs_.begin(), jobs_.end(), [](const PsJob& a, const PsJob& b) {
+    return std::tie(a.arrival, a.id) < std::tie(b.arrival, b.id);
+  });
   for (std::size_t i = 0; i < jobs_.size(); ++i) model_[i] = *speeds.find(jobs_[i].model);
   states_.resize(jobs_.size());
   unfinished_ = jobs_.size();

@@ -79,7 +79,7 @@ enum class NodeChoice : std::uint8_t { kLeastUsedOnly, kAnyThatFits };
 class SlottedCluster {
  public:
   struct JobState {
-    double progress = 0;  // epochs
+    double progress = 0;                    // epochs
     std::optional<double> completion_time;  // slots
     int workers = 0, servers = 0;           // of this slot
     int last_workers = 0, last_servers = 0;
@@ -132,8 +132,8 @@ class SlottedCluster {
   std::vector<std::size_t> model_;
   std::vector<JobState> states_;
   std::vector<std::uint32_t> active_;
-  std::vector<PsDemand> used_;             // by node
-  std::set<std::pair<int, int>> by_use_;   // (used sum, node)
+  std::vector<PsDemand> used_;            // by node
+  std::set<std::pair<int, int>> by_use_;  // (used sum, node)
   PsDemand free_, capacity_;
   struct Granted {
     std::uint32_t job;

@@ -137,7 +137,8 @@ class PsOptimusSearch final : public SlottedPolicy {
     std::stable_sort(jobs.begin(), jobs.end(), [&](std::uint32_t a, std::uint32_t b) {
       return cluster.remaining(a) / cluster.speed(a, 1, 1) < cluster.remaining(b) / cluster.speed(b, 1, 1);
     });
-    std::erase_if(jobs, [&](std::uint32_t job) { return !cluster.grant(job, Grant::kBundle, NodeChoice::kAnyThatFits); });
+    std::erase_if(jobs,
+                  [&](std::uint32_t job) { return !cluster.grant(job, Grant::kBundle, NodeChoice::kAnyThatFits); });
     std::vector<Step> steps(jobs.size());
     for (std::size_t i = 0; i < jobs.size(); ++i) steps[i] = best_step(cluster, jobs[i]);
     while (true) {

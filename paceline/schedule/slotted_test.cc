@@ -46,8 +46,7 @@ TEST(SlottedSimulator, GivesTheAveragesOfDl2sSimulator) {
     SlottedOptions options;
     options.nodes = static_cast<int>(*parse_integer(row.cells[0]));
     const PsTrace trace = read_ps_trace(data / fmt::format("dl2/traces/trace-{:02}.csv", *parse_integer(row.cells[1])));
-    const SlottedResult result =
-        simulate_slotted(trace, speeds, *policies.at(std::string(row.cells[2])), options);
+    const SlottedResult result = simulate_slotted(trace, speeds, *policies.at(std::string(row.cells[2])), options);
     const std::string what = fmt::format("{} nodes, trace {}, {}", row.cells[0], row.cells[1], row.cells[2]);
     EXPECT_NEAR(result.average_completion_time, *parse_number(row.cells[3]), 1e-3) << what;
     EXPECT_NEAR(result.makespan, *parse_number(row.cells[4]), 1e-3) << what;

@@ -33,7 +33,8 @@ struct QhullDeleter {
 };
 
 /// The inverse of the matrix whose columns are the edges; nothing for a flat simplex.
-std::optional<std::array<LinearInterpolator::Point, 3>> invert(const std::array<LinearInterpolator::Point, 3>& columns) {
+std::optional<std::array<LinearInterpolator::Point, 3>> invert(
+    const std::array<LinearInterpolator::Point, 3>& columns) {
   const auto& [a, b, c] = columns;
   const auto cross = [](const auto& u, const auto& v) {
     return LinearInterpolator::Point{u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]};
@@ -71,8 +72,9 @@ LinearInterpolator::LinearInterpolator(std::span<const Point> points, std::span<
       simplex.vertices[count++] =
           static_cast<std::uint32_t>(qh_pointid(qh.get(), static_cast<vertexT*>(*entry)->point));
     // "Qz" adds a point at infinity that belongs to no interpolation.
-    if (count < 4 || std::any_of(simplex.vertices.begin(), simplex.vertices.end(),
-                                 [&](std::uint32_t v) { return v >= points.size(); }))
+    if (count < 4 ||
+        std::any_of(
+            simplex.vertices.begin(), simplex.vertices.end(), [&](std::uint32_t v) { return v >= points.size(); }))
       continue;
     simplex.origin = points[simplex.vertices[3]];
     std::array<Point, 3> edges;

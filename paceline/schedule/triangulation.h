@@ -23,8 +23,8 @@ class LinearInterpolator {
  private:
   struct Simplex {
     std::array<std::uint32_t, 4> vertices;
-    Point origin;                    // the last vertex
-    std::array<Point, 3> inverse;    // rows give the first three barycentric coordinates of (point - origin)
+    Point origin;                  // the last vertex
+    std::array<Point, 3> inverse;  // rows give the first three barycentric coordinates of (point - origin)
   };
 
   std::vector<Value> values_;

@@ -80,12 +80,10 @@ std::vector<float> window_state(const SlottedCluster& cluster, std::span<const s
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto& state = cluster.state(jobs[i]);
     const PsJob& job = cluster.job(jobs[i]);
-    const std::array<double, kRows> column{static_cast<double>(job.type),
-                                           static_cast<double>(cluster.slot() - job.arrival),
-                                           cluster.remaining(jobs[i]) / job.epochs,
-                                           state.share,
-                                           static_cast<double>(state.workers),
-                                           static_cast<double>(state.servers)};
+    const std::array<double, kRows> column{
+        static_cast<double>(job.type),           static_cast<double>(cluster.slot() - job.arrival),
+        cluster.remaining(jobs[i]) / job.epochs, state.share,
+        static_cast<double>(state.workers),      static_cast<double>(state.servers)};
     for (std::size_t row = 0; row < kRows; ++row) matrix[row * columns + i] = static_cast<float>(column[row]);
   }
   return matrix;

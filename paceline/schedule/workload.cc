@@ -32,7 +32,8 @@ class RowReader {
     const std::string_view cell = trim(text(column));
     auto value = parse_integer(cell);
     if (!value)
-      if (const auto number = parse_number(cell); number && *number == std::int64_t(*number)) value = std::int64_t(*number);
+      if (const auto number = parse_number(cell); number && *number == std::int64_t(*number))
+        value = std::int64_t(*number);
     if (value && *value >= least && *value <= most) return *value;
     fail(fmt::format("{} '{}' is not a whole number from {}", what, cell, least));
     return least;
@@ -112,7 +113,8 @@ Workload read_philly(const Csv& csv) {
 
 Workload read_tiresias(const Csv& csv) {
   const std::size_t id = csv.column("job_id"), gpus = csv.column("num_gpu"), submit = csv.column("submit_time"),
-                    steps = csv.column("iterations"), model = csv.column("model_name"), duration = csv.column("duration");
+                    steps = csv.column("iterations"), model = csv.column("model_name"),
+                    duration = csv.column("duration");
   return read_rows(csv, [&](RowReader& row, JobRequest& job) {
     job.name = row.text(id);
     job.gpus = static_cast<int>(row.integer(gpus, "num_gpu", 1, kMostGpus));
@@ -149,7 +151,9 @@ Workload read_gavel(const Csv& csv) {
       std::size_t steps, gpus, arrival;
     };
     // 12 columns: Shockwave; 10: Gavel; 7: Gavel's Philly traces.
-    const Places places = row.columns() >= 12 ? Places{5, 6, 11} : row.columns() >= 10 ? Places{5, 6, 9} : Places{4, 6, 5};
+    const Places places = row.columns() >= 12   ? Places{5, 6, 11}
+                          : row.columns() >= 10 ? Places{5, 6, 9}
+                                                : Places{4, 6, 5};
     job.name = fmt::format("job-{}", number++);
     job.application = row.text(0);
     job.steps = row.number(places.steps, "steps");
@@ -175,7 +179,8 @@ Workload read_swf(const Csv& csv) {
       return value.value_or(0);
     };
     const double submit = field(1, "submit"), wait = field(2, "wait"), run = field(3, "run time"),
-                 allocated = field(4, "processors"), wanted = field(7, "processors asked for"), limit = field(8, "time asked for");
+                 allocated = field(4, "processors"), wanted = field(7, "processors asked for"),
+                 limit = field(8, "time asked for");
     job.name = cells[0];
     const auto whole = [](double seconds) { return Nanos(static_cast<std::int64_t>(seconds) * kSecond); };
     if (submit < 0) row.fail("submit time is negative");
@@ -193,11 +198,15 @@ Workload read_swf(const Csv& csv) {
 }
 
 Workload read_sacct(const Csv& csv) {
-  const std::size_t id = csv.column("JobID"), submit = csv.column("Submit"), start = csv.column("Start"), end = csv.column("End");
+  const std::size_t id = csv.column("JobID"), submit = csv.column("Submit"), start = csv.column("Start"),
+                    end = csv.column("End");
   const auto name = csv.find_column("JobName"), partition = csv.find_column("Partition"),
              alloc = csv.find_column("AllocTRES"), requested = csv.find_column("ReqTRES"),
              limit = csv.find_column("Timelimit"), limit_raw = csv.find_column("TimelimitRaw");
-  if (!alloc && !requested) throw Error(ErrorKind::kBadInput, csv.name() + ":1", "has neither AllocTRES nor ReqTRES; run sacct -P -o JobID,JobName,Partition,Submit,Start,End,Timelimit,AllocTRES,State");
+  if (!alloc && !requested)
+    throw Error(ErrorKind::kBadInput, csv.name() + ":1",
+                "has neither AllocTRES nor ReqTRES; run sacct -P -o "
+                "JobID,JobName,Partition,Submit,Start,End,Timelimit,AllocTRES,State");
   return read_rows(csv, [&](RowReader& row, JobRequest& job) {
     const std::string_view jobid = row.text(id);
     if (jobid.find('.') != std::string_view::npos) return false;  // a step
@@ -260,13 +269,27 @@ Workload read_workload(const std::filesystem::path& path) {
   const std::string name = path.string();
   Workload workload;
   switch (sniff(text, name)) {
-    case WorkloadFormat::kPollux: workload = read_pollux(Csv(std::move(text), name)); break;
-    case WorkloadFormat::kPhilly: workload = read_philly(Csv(std::move(text), name)); break;
-    case WorkloadFormat::kTiresias: workload = read_tiresias(Csv(std::move(text), name)); break;
-    case WorkloadFormat::kAlibaba: workload = read_alibaba(Csv(std::move(text), name)); break;
-    case WorkloadFormat::kGavel: workload = read_gavel(Csv(std::move(text), name, '\t', false)); break;
-    case WorkloadFormat::kSwf: workload = read_swf(Csv(std::move(text), name, '\n', false)); break;
-    case WorkloadFormat::kSacct: workload = read_sacct(Csv(std::move(text), name, '|')); break;
+    case WorkloadFormat::kPollux:
+      workload = read_pollux(Csv(std::move(text), name));
+      break;
+    case WorkloadFormat::kPhilly:
+      workload = read_philly(Csv(std::move(text), name));
+      break;
+    case WorkloadFormat::kTiresias:
+      workload = read_tiresias(Csv(std::move(text), name));
+      break;
+    case WorkloadFormat::kAlibaba:
+      workload = read_alibaba(Csv(std::move(text), name));
+      break;
+    case WorkloadFormat::kGavel:
+      workload = read_gavel(Csv(std::move(text), name, '\t', false));
+      break;
+    case WorkloadFormat::kSwf:
+      workload = read_swf(Csv(std::move(text), name, '\n', false));
+      break;
+    case WorkloadFormat::kSacct:
+      workload = read_sacct(Csv(std::move(text), name, '|'));
+      break;
     case WorkloadFormat::kPsTrace:
       throw Error(ErrorKind::kBadInput, name, "is a trace of parameter-server jobs, not of jobs with GPUs");
   }
@@ -286,7 +309,8 @@ std::optional<Nanos> parse_timestamp(std::string_view text) {
   std::array<std::int64_t, 6> parts;
   constexpr std::array<std::pair<int, int>, 6> kPlaces{{{0, 4}, {5, 2}, {8, 2}, {11, 2}, {14, 2}, {17, 2}}};
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto value = parse_integer(text.substr(static_cast<std::size_t>(kPlaces[i].first), static_cast<std::size_t>(kPlaces[i].second)));
+    const auto value = parse_integer(
+        text.substr(static_cast<std::size_t>(kPlaces[i].first), static_cast<std::size_t>(kPlaces[i].second)));
     if (!value || *value < 0) return std::nullopt;
     parts[i] = *value;
   }

@@ -32,14 +32,15 @@ TEST(Workloads, BadLinesAreNamedAndTheRestIsKept) {
 }
 
 TEST(Workloads, ReadsSacct) {
-  const Workload workload = read_text(
-      "sacct.txt",
-      "JobID|JobName|Partition|Submit|Start|End|Timelimit|AllocTRES|State\n"
-      "7|train|gpu|2025-01-31T23:59:00|2025-02-01T00:00:30|2025-02-01T01:00:30|1-00:00:00|billing=8,gres/gpu=8,gres/gpu:a100=8|COMPLETED\n"
-      "7.batch|batch||2025-01-31T23:59:00|2025-02-01T00:00:30|2025-02-01T01:00:30|||COMPLETED\n"
-      "8|cpu|cpu|2025-01-31T23:59:00|2025-02-01T00:00:30|2025-02-01T01:00:30|60|cpu=4|COMPLETED\n"
-      "9|wait|gpu|2025-01-31T23:59:00|Unknown|Unknown|60|gres/gpu=1|PENDING\n"
-      "10|odd|gpu|2025-01-31T23:59:00|2025-01-30T00:00:00|2025-02-01T01:00:30|60|gres/gpu=1|COMPLETED\n");
+  const Workload workload =
+      read_text("sacct.txt",
+                "JobID|JobName|Partition|Submit|Start|End|Timelimit|AllocTRES|State\n"
+                "7|train|gpu|2025-01-31T23:59:00|2025-02-01T00:00:30|2025-02-01T01:00:30|1-00:00:00|billing=8,gres/"
+                "gpu=8,gres/gpu:a100=8|COMPLETED\n"
+                "7.batch|batch||2025-01-31T23:59:00|2025-02-01T00:00:30|2025-02-01T01:00:30|||COMPLETED\n"
+                "8|cpu|cpu|2025-01-31T23:59:00|2025-02-01T00:00:30|2025-02-01T01:00:30|60|cpu=4|COMPLETED\n"
+                "9|wait|gpu|2025-01-31T23:59:00|Unknown|Unknown|60|gres/gpu=1|PENDING\n"
+                "10|odd|gpu|2025-01-31T23:59:00|2025-01-30T00:00:00|2025-02-01T01:00:30|60|gres/gpu=1|COMPLETED\n");
   ASSERT_EQ(workload.jobs.size(), 1u);
   EXPECT_EQ(workload.jobs[0].gpus, 8);
   EXPECT_EQ((workload.jobs[0].start - workload.jobs[0].submit).count(), 90'000'000'000);

@@ -43,7 +43,8 @@ std::string no_events(const std::string& name, const Repairs& repairs) {
 /// Notes, scripts and logs that people keep beside their traces are no news.
 bool lies_beside(const std::string& message) {
   const std::string_view name = std::string_view(message).substr(0, message.find(": "));
-  for (const std::string_view ending : {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html", "/manifest.json"}) {
+  for (const std::string_view ending :
+       {".md", ".txt", ".py", ".sh", ".log", ".yaml", ".yml", ".csv", ".html", "/manifest.json"}) {
     if (name.ends_with(ending)) return true;
   }
   return false;

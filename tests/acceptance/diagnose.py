@@ -14,6 +14,8 @@ import subprocess
 import tempfile
 import time
 
+import diagnose_compare
+import diagnose_record
 import lib
 
 MAKE_JOB = lib.BUILD / "tests" / "make_job"
@@ -254,8 +256,9 @@ def main():
     room = lib.Room("diagnose")
     every = room.case
     room.case = lambda name: every(name) if options.only in name else (lambda function: function)
-    for cases in (group_cases, layout_cases, culprit_cases, pattern_cases, large_cases):
+    for cases in (group_cases, layout_cases, culprit_cases, pattern_cases, large_cases, diagnose_compare.add_cases):
         cases(room, options.seeds)
+    diagnose_record.add_cases(room)
     room.finish()
 
 

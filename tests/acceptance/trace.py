@@ -53,6 +53,9 @@ def reading_cases(room):
 
 
 def robustness_cases(room, seconds=5, seed=1):
+    """Also the soak's, with more time for the large documents."""
+    stored = {"seed": seed} if isinstance(room, lib.Soak) else {}
+
     @room.case("damaged traces: events lost that the damage did not touch")
     def damaged(case):
         folder = lib.data(DATA)
@@ -67,14 +70,16 @@ def robustness_cases(room, seconds=5, seed=1):
         for kind, found in result["kinds"].items():
             case.report(found["lost"], "==", 0, n=found["expected"], data=[folder], name=f"{kind}: events lost",
                         note=f"{found['loads']} loads of {result['documents']} documents, seed {seed}; "
-                             f"{found['expected'] - found['lost']} of {found['expected']} events kept")
+                             f"{found['expected'] - found['lost']} of {found['expected']} events kept", **stored)
         kinds = result["kinds"].values()
         loads = sum(found["loads"] for found in kinds)
         case.report(sum(found["silent"] for found in kinds), "==", 0, n=loads, data=[folder],
-                    name="damaged: loads that miss events and name no byte")
+                    name="damaged: loads that miss events and name no byte", **stored)
         case.report(sum(found["thrown"] for found in kinds), "==", 0, n=loads, data=[folder],
-                    name="damaged: loads refused though events were whole")
+                    name="damaged: loads refused though events were whole", **stored)
 
+
+def damaged_command_cases(room):
     @room.case("half of a .gz: result, message and exit status 6")
     def half(case):
         path = lib.data(RESOLVER)
@@ -127,6 +132,7 @@ if __name__ == "__main__":
     acceptance = lib.Room("trace")
     reading_cases(acceptance)
     robustness_cases(acceptance)
+    damaged_command_cases(acceptance)
     size_cases(acceptance)
     trace_job.add_cases(acceptance)
     acceptance.finish()

@@ -28,8 +28,8 @@ struct Style {
   bool begin_end = false;    // ph B and E in place of X
   bool mark = false;         // starts with a byte order mark
   bool trailing_comma = false;
-  bool sequence = true;        // "Seq" of collectives, 2026
-  bool windows_lines = false;  // \r\n, when pretty
+  bool sequence = true;             // "Seq" of collectives, 2026
+  bool windows_lines = false;       // \r\n, when pretty
   std::string process_groups = {};  // JSON list for distributedInfo; empty = the default group alone
 };
 
