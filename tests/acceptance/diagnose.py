@@ -17,6 +17,7 @@ import time
 import diagnose_compare
 import diagnose_record
 import lib
+import trace
 
 MAKE_JOB = lib.BUILD / "tests" / "make_job"
 SCRATCH = lib.ROOT / "build"  # on disk: the large job takes 3.4 GB
@@ -246,6 +247,11 @@ def large_cases(room, _):
                         note=f"{usage.wall:.1f} s, {job.truth['events']} events")
             diagnosis = job.diagnosis("--hosts", hosts_file(job))
             case.report(wrong(diagnosis.get("verdict"), job.truth) or "right", "==", "right", name="512 ranks: culprit")
+
+
+    @room.case("a 5 GB trace of one rank: peak memory")
+    def five_gigabytes(case):
+        trace.report_five_gigabytes(case, lib.COMMAND, "diagnose")
 
 
 def main():

@@ -94,24 +94,27 @@ def damaged_command_cases(room):
                         note=f"{json.loads(loaded.stdout)['events']} of {whole} events; says: {result.err.strip()[:120]}")
 
 
+def report_five_gigabytes(case, *command):
+    """Peak memory of a command that is given a 5 GB trace through a pipe."""
+    size = 5_000_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        pipe = pathlib.Path(folder) / "rank-0.json"
+        os.mkfifo(pipe)
+        # The writer opens the pipe itself, so that this program does not wait for a reader that failed.
+        with subprocess.Popen(["sh", "-c", f'exec "$0" {size} 1 > "$1"', GENERATE, pipe],
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as writer:
+            usage = lib.measure([*command, pipe])
+            if usage.status != 0:
+                writer.kill()
+            written = writer.stderr.read().strip()
+    case.report(usage.peak_bytes / 1e9 if usage.status == 0 else None, "<=", 1.5, unit="GB",
+                note=f"{written}; {usage.seconds:.1f} s CPU, {usage.wall:.1f} s wall; exit {usage.status}")
+
+
 def size_cases(room):
-    @room.case("a 5 GB trace: peak memory")
+    @room.case("a 5 GB trace: peak memory of loading")
     def five_gigabytes(case):
-        size = 5_000_000_000
-        with tempfile.TemporaryDirectory() as folder:
-            pipe = pathlib.Path(folder) / "rank-0.json"
-            os.mkfifo(pipe)
-            for command, name in (([LOAD, pipe], "loading"), ([lib.COMMAND, "diagnose", pipe], "diagnose")):
-                # The writer opens the pipe itself, so that this program does not wait for a reader that failed.
-                with subprocess.Popen(["sh", "-c", f'exec "$0" {size} 1 > "$1"', GENERATE, pipe],
-                                      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as writer:
-                    usage = lib.measure(command)
-                    if usage.status != 0:
-                        writer.kill()
-                    written = writer.stderr.read().strip()
-                case.report(usage.peak_bytes / 1e9 if usage.status == 0 else None, "<=", 1.5, unit="GB",
-                            name=f"a 5 GB trace: peak memory of {name}",
-                            note=f"{written}; {usage.seconds:.1f} s CPU, {usage.wall:.1f} s wall; exit {usage.status}")
+        report_five_gigabytes(case, LOAD)
 
     @room.case("df_index_resolver: loading, one core")
     def resolver(case):
