@@ -1,6 +1,7 @@
 #include "paceline/diagnose/compare.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -72,7 +73,7 @@ TEST(Compare, ChargesALateRankToWhatMadeItLate) {
 
 TEST(Compare, ASavedProfileIsReadAsItWas) {
   const Profile profile = profile_of(traced({}), "A");
-  const auto path = std::filesystem::temp_directory_path() / "paceline_compare_test.json";
+  const auto path = std::filesystem::temp_directory_path() / ("paceline_compare_test_" + std::to_string(::getpid()));
   base::write_text_file(path, to_json(profile).dump());
   const Profile read = read_profile(path.string());
   std::filesystem::remove(path);
@@ -82,7 +83,7 @@ TEST(Compare, ASavedProfileIsReadAsItWas) {
 }
 
 TEST(Compare, AProfileWithoutItsFieldsIsNamed) {
-  const auto path = std::filesystem::temp_directory_path() / "paceline_compare_test_bad.json";
+  const auto path = std::filesystem::temp_directory_path() / ("paceline_compare_bad_" + std::to_string(::getpid()));
   base::write_text_file(path, R"({"schema": "paceline/baseline/1", "source": "x"})");
   EXPECT_THROW(read_profile(path.string()), Error);
   std::filesystem::remove(path);

@@ -1,5 +1,6 @@
 // Whole simulated jobs through the reader: groups, layouts, selections.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -61,7 +62,8 @@ class Jobs : public testing::Test {
     return load_job({(folder() / below).string()}, options);
   }
   std::filesystem::path folder() const {
-    return std::filesystem::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    return std::filesystem::path(testing::TempDir()) / (name + "_" + std::to_string(::getpid()));
   }
   void TearDown() override { std::filesystem::remove_all(folder()); }
 };

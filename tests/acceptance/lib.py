@@ -247,13 +247,14 @@ def _git(*arguments):
 
 
 def changed_since(room, commit):
-    """Why a figure of `commit` no longer speaks for the room, or ''."""
-    log = _git("log", "--format=%h", f"{commit}..HEAD", "--", f"paceline/{room}")
+    """Why a figure of `commit` no longer speaks for the room, or ''; unit tests and pages do not count."""
+    product = (f"paceline/{room}", f":!paceline/{room}/**_test.cc", f":!paceline/{room}/*_test.cc", ":!*.md")
+    log = _git("log", "--format=%h", f"{commit}..HEAD", "--", *product)
     if log.returncode != 0:
         return f"room changed since: commit {commit[:10]} is unknown here"
     if log.stdout.strip():
         return f"room changed since: {len(log.stdout.split())} commits"
-    if _git("status", "--porcelain", "--", f"paceline/{room}").stdout.strip():
+    if _git("status", "--porcelain", "--", *product).stdout.strip():
         return "room changed since: uncommitted changes"
     return ""
 
