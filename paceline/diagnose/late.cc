@@ -270,14 +270,15 @@ class LateRank {
       largest = blame;
       late = party;
       diagnosis_.late.pattern = pattern;
-      diagnosis_.late.times_last = evidence.times_last;
-      diagnosis_.late.collectives = evidence.instances;
       diagnosis_.late.cost = static_cast<std::int64_t>(static_cast<double>(blame) / steps());
     }
     return late;
   }
 
   void name(const Party& late) {
+    const Evidence evidence = evidence_of(late);
+    diagnosis_.late.times_last = evidence.times_last;
+    diagnosis_.late.collectives = evidence.instances;
     for (const std::uint32_t rank : late.ranks) diagnosis_.late.ranks.push_back(*trace_.ranks[rank].rank);
     if (late.ranks.size() > 1) diagnosis_.late.host = trace_.ranks[late.ranks[0]].host;
   }
@@ -302,7 +303,11 @@ class LateRank {
     const auto most =
         static_cast<std::uint32_t>(std::max_element(own_excess_.begin(), own_excess_.end()) - own_excess_.begin());
     const double largest = own_excess_[most];
-    if (largest < 0.3 * static_cast<double>(diagnosis_.late.cost)) {
+    // Blame of a party counts every group that it holds up, also at the same time; ranks wait once.
+    double wait = 0;
+    for (const RankDiagnosis& rank : diagnosis_.ranks) wait += static_cast<double>(rank.mean.exposed_wait);
+    wait /= static_cast<double>(diagnosis_.ranks.size());
+    if (largest < 0.3 * std::min(static_cast<double>(diagnosis_.late.cost), wait)) {
       diagnosis_.late = Late{};
       return std::nullopt;
     }
@@ -310,6 +315,7 @@ class LateRank {
     std::size_t alike = 0;
     for (const std::uint32_t rank : late.ranks) alike += own_excess_[rank] >= 0.5 * largest ? 1 : 0;
     if (10 * alike >= 7 * late.ranks.size()) return late;
+    diagnosis_.late.cost = std::min(diagnosis_.late.cost, static_cast<std::int64_t>(largest));
     return Party{{most}};
   }
 
