@@ -83,7 +83,12 @@ class Finder {
                     host ? fmt::format("the {} ranks of host {}", late.ranks.size(), late.host)
                          : fmt::format("rank {}", late.ranks[0]),
                     host ? "" : "s", late.times_last, late.collectives, host ? "" : "s", time_text(late.cost));
-    if (!diagnosis_.causes.empty()) title += ": " + diagnosis_.causes.front().what;
+    // The largest cause that has a name of its own.
+    for (const Cause& cause : diagnosis_.causes) {
+      if (cause.what.starts_with("many small")) continue;
+      title += ": " + cause.what;
+      break;
+    }
     Finding& finding = add(host ? "late_host" : "late_rank", std::move(title), late.cost);
     finding.rank = host ? -1 : static_cast<std::int32_t>(late.ranks[0]);
     finding.host = late.host;

@@ -79,7 +79,9 @@ std::string describe(const SlotItem& item, const base::InternTable& names) {
     default:
       break;
   }
-  if (item.name == base::kNone<base::NameId>) return "many small " + std::string(activity_name(item.activity));
+  if (item.name == base::kNone<base::NameId>) {
+    return item.activity == Activity::kCompute ? "many small kernels" : "many small host operations and copies";
+  }
   if (item.activity == Activity::kCompute && item.op != base::kNone<base::NameId> && item.op != item.name) {
     return "kernel " + text(item.name) + " of " + text(item.op) + span;
   }
