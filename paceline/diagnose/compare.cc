@@ -55,7 +55,6 @@ Label label_of(const SlotItem& item, const base::InternTable& names, bool has_de
   return {};
 }
 
-/// `total` over `steps`, and what is left over.
 std::int64_t per_step(std::int64_t total, std::int64_t steps) {
   return total / std::max<std::int64_t>(steps, 1);
 }
@@ -72,7 +71,6 @@ Profile profile_of(const trace::Trace& trace, const std::string& source) {
   }
   const CriticalPath path = critical_path(trace);
   profile.length = path.length;
-  profile.clock_error = path.clock_error;
   std::map<Label, Profile::Charge> charges;
   for (const PathSegment& segment : path.segments) {
     const trace::RankSummary& rank = trace.ranks[segment.rank];
@@ -155,12 +153,10 @@ Profile read_profile(const std::string& path) {
 namespace {
 
 /// The rank on which at least nine tenths of the change lies.
-std::int64_t rank_of_change(const Profile::Charge* before, std::int64_t steps_before, const Profile::Charge* after,
-                            std::int64_t steps_after, std::int64_t change) {
+std::int64_t rank_of_change(const Profile::Charge* before, const Profile::Charge* after, std::int64_t change) {
   // Which rank the path runs on changes from run to run; the one that has the time now (or had it) is named.
   const Profile::Charge* shown = change > 0 ? after : before;
-  const std::int64_t steps = change > 0 ? steps_after : steps_before;
-  if (shown == nullptr || steps == 0) return -1;
+  if (shown == nullptr) return -1;
   for (std::size_t rank = 0; rank < shown->time_of_rank.size(); ++rank) {
     if (10 * shown->time_of_rank[rank] >= 9 * shown->time && shown->time > 0) return static_cast<std::int64_t>(rank);
   }
@@ -186,7 +182,7 @@ Comparison compare(const Profile& before, const Profile& after) {
     change.before = pair.first == nullptr ? 0 : per_step(pair.first->time, before.steps);
     change.after = pair.second == nullptr ? 0 : per_step(pair.second->time, after.steps);
     change.change = change.after - change.before;
-    change.rank = rank_of_change(pair.first, before.steps, pair.second, after.steps, change.change);
+    change.rank = rank_of_change(pair.first, pair.second, change.change);
     Change& group = groups[label.group];
     group.group = label.group;
     group.before += change.before;

@@ -59,18 +59,11 @@ class Finder {
     return diagnosis_.findings.back();
   }
 
-  /// Collectives in which somebody can be waited for; with `rank` (an index), those it takes part in.
-  std::uint32_t shared_collectives(std::optional<std::size_t> rank = {}) const {
-    std::uint32_t count = 0;
-    for (const trace::Collective& collective : trace_.collectives) {
-      if (collective.size() < 2 || !trace::ends_together(collective.kind)) continue;
-      bool takes_part = !rank;
-      for (std::uint32_t m = collective.members_begin; m < collective.members_end && !takes_part; ++m) {
-        takes_part = trace_.members[m].rank == *rank;
-      }
-      count += takes_part ? 1 : 0;
-    }
-    return count;
+  /// Collectives in which somebody can be waited for.
+  std::ptrdiff_t shared_collectives() const {
+    return std::count_if(trace_.collectives.begin(), trace_.collectives.end(), [](const trace::Collective& collective) {
+      return collective.size() >= 2 && trace::ends_together(collective.kind);
+    });
   }
 
   void late_party() {
@@ -196,12 +189,12 @@ class Finder {
     return late.fault == Fault::kNone ? look : look + "; usual cure: " + std::string(fault_entry(late.fault).cure);
   }
 
-  /// The rank that a look at communication time alone would blame.
   bool is_late(std::uint32_t rank) const {
     const auto& ranks = diagnosis_.late.ranks;
     return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
   }
 
+  /// The rank that a look at communication time alone would blame.
   void waiting_victim() {
     const auto most = std::max_element(
         diagnosis_.ranks.begin(), diagnosis_.ranks.end(),

@@ -100,6 +100,7 @@ class LateRank {
     for (const Collective& collective : trace_.collectives) add_row(collective);
     costs_ = costs_by_step();
     own_excess_ = own_excess();
+    rotation_ = rotation();
     std::optional<Party> late = choose();
     if (late) late = root_of(*late);
     if (late) {
@@ -336,8 +337,8 @@ class LateRank {
     return whole && alike_elsewhere == 0 ? std::optional<Party>(host) : std::nullopt;
   }
 
-  /// Its first step began later: the cause lies before the recording, not in its own time.
-  bool starts_late(const Party& late) const {
+  /// How much later than the others' median its first step began, ns.
+  std::int64_t start_delay(const Party& late) const {
     std::vector<std::int64_t> begins;
     std::int64_t own = 0;
     for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
@@ -349,8 +350,12 @@ class LateRank {
         begins.push_back(begin);
       }
     }
-    const auto behind = static_cast<double>(own - median_of(begins));
-    return 2.0 * behind >= static_cast<double>(diagnosis_.late.cost) * steps();
+    return own - median_of(begins);
+  }
+
+  /// The cause lies before the recording, not in its own time.
+  bool starts_late(const Party& late) const {
+    return 2.0 * static_cast<double>(start_delay(late)) >= static_cast<double>(diagnosis_.late.cost) * steps();
   }
 
   /// Per step, the mean cost over parties of the same size outside `party`.
@@ -428,12 +433,11 @@ class LateRank {
   /// A single rank of a rotation is not to blame alone.
   bool takes_turns(const Party& party) const {
     if (party.ranks.size() > 1) return false;
-    const std::vector<std::uint32_t> ranks = rotation();
-    return std::find(ranks.begin(), ranks.end(), party.ranks[0]) != ranks.end();
+    return std::find(rotation_.begin(), rotation_.end(), party.ranks[0]) != rotation_.end();
   }
 
   void find_rotation() {
-    for (const std::uint32_t rank : rotation()) diagnosis_.late.rotating.push_back(*trace_.ranks[rank].rank);
+    for (const std::uint32_t rank : rotation_) diagnosis_.late.rotating.push_back(*trace_.ranks[rank].rank);
     if (diagnosis_.late.rotating.empty()) return;
     diagnosis_.late.pattern = Pattern::kRotating;
     double cost = 0;
@@ -466,21 +470,14 @@ class LateRank {
     if (!on_others.empty()) {
       for (const auto& [key, time] : own) excess[key] = time - median_of(on_others[key]);
     }
-    std::int64_t late_start = 0;
-    if (starts_late(late)) {
-      std::vector<std::int64_t> begins;
-      for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
-        if (!late.has(i)) begins.push_back(diagnosis_.ranks[i].steps.front().begin);
-      }
-      late_start = diagnosis_.ranks[late.ranks[0]].steps.front().begin - median_of(begins);
-    }
+    const std::int64_t late_start = starts_late(late) ? start_delay(late) : 0;
     const auto lateness =
         std::max<std::int64_t>(static_cast<std::int64_t>(static_cast<double>(diagnosis_.late.cost) * steps()), 1);
     const Fault compute_fault = fault_of_compute(late);
     const auto add = [&](std::string what, std::string kind, std::int64_t time, Fault fault) {
       by_fault[fault] += time;
       if (time * 20 < lateness) return;  // below 5 % it explains nothing
-      const double share = lateness > 0 ? static_cast<double>(time) / static_cast<double>(lateness) : 0.0;
+      const double share = static_cast<double>(time) / static_cast<double>(lateness);
       diagnosis_.causes.push_back({std::move(what), std::move(kind),
                                    static_cast<std::int64_t>(static_cast<double>(time) / steps()), std::min(share, 1.0),
                                    fault});
@@ -621,6 +618,7 @@ class LateRank {
   const Trace& trace_;
   Diagnosis& diagnosis_;
   std::vector<std::vector<double>> costs_;               // of each rank and step
+  std::vector<std::uint32_t> rotation_;                  // ranks that take turns
   std::vector<double> own_excess_;                       // of each rank, ns per step
   std::vector<std::int64_t> savings_;                    // of each collective
   std::map<std::uint32_t, std::int64_t> counted_until_;  // by the rank that came last
