@@ -15,6 +15,7 @@
 #include "paceline/diagnose/diagnosis.h"
 #include "paceline/report/html.h"
 #include "paceline/report/text.h"
+#include "paceline/report/timeline.h"
 
 namespace paceline::cli {
 namespace {
@@ -24,9 +25,18 @@ struct Options {
   bool json = false;
   bool faults = false;
   std::string html;
+  std::string timeline;  // ranks, "none", or empty for a choice of ours
+  report::TimelineOptions timeline_options;
   trace::JobOptions job;
   report::TextOptions text;
 };
+
+std::string timeline(const Options& options, const diagnose::Diagnosis& diagnosis, const trace::Trace& trace) {
+  if (options.timeline == "none") return "null";
+  report::TimelineOptions wanted = options.timeline_options;
+  if (!options.timeline.empty()) wanted.ranks = trace::Ranges(options.timeline, "--timeline");
+  return report::read_timeline(options.inputs, options.job.load, diagnosis, trace, wanted);
+}
 
 int run(const Options& options) {
   if (options.faults) {
@@ -42,7 +52,7 @@ int run(const Options& options) {
   if (options.json || !options.html.empty()) {
     const std::string json = base::to_text(diagnose::to_json(diagnosis, trace));
     if (!options.html.empty()) {
-      base::write_text_file(options.html, report::diagnosis_page(json));
+      base::write_text_file(options.html, report::diagnosis_page(json, timeline(options, diagnosis, trace)));
       fmt::print(stderr, "wrote {}\n", options.html);
     }
     if (options.json) print_result(json);
@@ -69,6 +79,11 @@ void add_diagnose(CLI::App& app, Run& chosen) {
   command->add_option("TRACES", options->inputs, "Trace files, directories or patterns, all ranks of one job");
   command->add_flag("--json", options->json, "The result for machines, on standard output");
   command->add_option("--html", options->html, "Also write one self-contained page to this file");
+  command->add_option("--timeline", options->timeline,
+                      "Ranks in the page's timeline, e.g. 0-3,16; 'none' leaves it out (default: the late rank and the "
+                      "7 that wait longest for it)");
+  command->add_option("--timeline-step", options->timeline_options.step,
+                      "Step of the page's timeline, by the number of ProfilerStep#N (default: the median step)");
   trace::LoadOptions* const load = &options->job.load;
   command->add_option("--trace-glob", load->glob, "Only files whose name matches, e.g. 'rank*_trace.json'");
   command->add_option("--rank-regex", load->rank_regex, "Where a path has its rank, e.g. 'gpu([0-9]+)'");

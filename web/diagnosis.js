@@ -1,6 +1,7 @@
 // The diagnosis of a job (schema paceline/diagnosis/1), section by section.
 
 const result = JSON.parse(document.getElementById("result").textContent);
+const timelineData = JSON.parse(document.getElementById("timeline-data").textContent);  // null: there is none
 
 // The nine parts of a step, in the order they are stacked; they add up to it.
 const kParts = [
@@ -109,6 +110,31 @@ function showStep(place) {
     pinned: (rank) => rank.rank === lateRank,
     marked: (rank) => rank.rank === lateRank,
   }));
+}
+
+let timeline = null;
+
+function showTimeline(place) {
+  const packed = timelineData, whole = packed.step < 0;
+  const fewer = packed.ranks.length < result.ranks.length
+    ? `${format.count(packed.ranks.length)} of ${format.plural(result.ranks.length, "rank")}` +
+      (lateRank >= 0 ? ": the late one and those that wait for it" : "") + " (--timeline chooses others)." : "";
+  place.append(el("p", {class: "hint"}, [whole ? "The whole recording, as it marks no steps." : `Step ${packed.step}, the median one unless another was asked for, all ranks on one clock.`,
+    fewer, packed.left_out > 0 ? `The last ${format.plural(packed.left_out, "slice")} did not fit and are left out.` : ""].filter(Boolean).join(" ")));
+  const waitOf = (rank, index) => {
+    const collective = result.collectives[index];
+    return Math.max(0, collective.waits_ns[collective.members.indexOf(rank)]);
+  };
+  const data = new TimelineData(packed, waitOf);
+  timeline = new Timeline(place, data, lateRank, result.collectives);
+  data.read().then(() => {
+    data.ready = true;
+    timeline.draw();
+    document.documentElement.dataset.timeline = "ready";
+  }).catch((error) => {
+    reportError(`timeline: ${error.message}`);
+    place.append(el("p", {class: "note"}, "This browser could not unpack the timeline; the tables below do not need it."));
+  });
 }
 
 function showWaiting(place) {
@@ -278,6 +304,7 @@ function showInput(place) {
 showVerdict();
 section("findings", "Findings", showFindings);
 if (result.ranks.length > 0) section("step", "Where a step goes", showStep);
+if (timelineData) section("timeline", "Timeline", showTimeline);
 if (result.collectives.length > 0) {
   section("waiting", "Who waits where", showWaiting);
   section("collectives", "Collectives", showCollectives);

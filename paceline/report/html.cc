@@ -20,14 +20,19 @@ std::string script_safe(std::string_view json) {
   return safe;
 }
 
+void fill(std::string& page, std::string_view place, std::string_view json) {
+  const std::size_t at = page.find(place);
+  PL_CHECK(at != std::string::npos);
+  page.replace(at, place.size(), script_safe(json));
+}
+
 }  // namespace
 
-std::string diagnosis_page(std::string_view diagnosis_json) {
-  constexpr std::string_view kPlace = "\"@PACELINE_RESULT@\"";
+std::string diagnosis_page(std::string_view diagnosis_json, std::string_view timeline_json) {
   std::string page(kDiagnosisPage);
-  const std::size_t place = page.find(kPlace);
-  PL_CHECK(place != std::string::npos);
-  return page.replace(place, kPlace.size(), script_safe(diagnosis_json));
+  fill(page, "\"@PACELINE_RESULT@\"", diagnosis_json);
+  fill(page, "\"@PACELINE_TIMELINE@\"", timeline_json);
+  return page;
 }
 
 }  // namespace paceline::report

@@ -5,7 +5,8 @@
 namespace paceline::report {
 
 /// One self-contained page (no network: its Content-Security-Policy allows nothing but its own script and style) that
-/// shows a diagnosis, given as the JSON of diagnose::to_json. The page is web/diagnosis.html with the JSON put in.
-std::string diagnosis_page(std::string_view diagnosis_json);
+/// shows a diagnosis, given as the JSON of diagnose::to_json, and the timeline of timeline_json() unless it is "null".
+/// The page is web/diagnosis.html with the JSON put in.
+std::string diagnosis_page(std::string_view diagnosis_json, std::string_view timeline_json);
 
 }  // namespace paceline::report

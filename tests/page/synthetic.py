@@ -11,17 +11,20 @@ import json
 
 PARTS = ("compute", "exposed_wait", "exposed_transfer", "exposed_copies", "idle_host", "idle_gap", "idle_other", "lead",
          "tail")
-RESULT = re.compile(r'(<script type="application/json" id="result">)(.*?)(</script>)', re.DOTALL)
+DATA = {name: re.compile(f'(<script type="application/json" id="{name}">)(.*?)(</script>)', re.DOTALL)
+        for name in ("result", "timeline-data")}
 
 
 def with_result(page, result):
-    """The page with another result in it, put there as the report room does."""
-    text = json.dumps(result).replace("<", "\\u003c")
-    return RESULT.sub(lambda found: found[1] + text + found[3], page, count=1)
+    """The page with another result in it, put there as the report room does, and no timeline."""
+    for name, value in (("result", result), ("timeline-data", None)):
+        text = json.dumps(value).replace("<", "\\u003c")
+        page = DATA[name].sub(lambda found, text=text: found[1] + text + found[3], page, count=1)
+    return page
 
 
-def result_of(page):
-    return json.loads(RESULT.search(page)[2])
+def data_of(page, name="result"):
+    return json.loads(DATA[name].search(page)[2])
 
 
 def diagnosis(ranks, collectives, late, seed=1):
