@@ -12,13 +12,14 @@
 #include "paceline/base/file.h"
 #include "paceline/base/json.h"
 #include "paceline/diagnose/compare.h"
+#include "paceline/report/html.h"
 #include "paceline/report/text.h"
 
 namespace paceline::cli {
 namespace {
 
 struct Options {
-  std::string before, after, save, fail_on;
+  std::string before, after, save, html, fail_on;
   bool json = false;
   std::size_t rows = 12;
   trace::JobOptions job;
@@ -69,6 +70,16 @@ int run(const Options& options) {
     fmt::print(stderr, "wrote {}\n", options.save);
   }
   const diagnose::Comparison comparison = diagnose::compare(before, after);
+  if (!options.html.empty()) {
+    const auto side = [](const diagnose::Profile& run) {
+      return base::Json{{"source", run.source}, {"ranks", run.ranks}, {"steps", run.steps}};
+    };
+    base::Json page = diagnose::to_json(comparison);
+    page["before"] = side(before);
+    page["after"] = side(after);
+    base::write_text_file(options.html, report::comparison_page(base::to_text(page)));
+    fmt::print(stderr, "wrote {}\n", options.html);
+  }
   if (options.json) {
     print_result(base::to_text(diagnose::to_json(comparison)));
   } else {
@@ -99,6 +110,7 @@ void add_compare(CLI::App& app, Run& chosen) {
   command->add_option("A", options->before, "The run before: the baseline")->required();
   command->add_option("B", options->after, "The run after")->required();
   command->add_flag("--json", options->json, "The result for machines, on standard output");
+  command->add_option("--html", options->html, "Also write one self-contained page to this file");
   command->add_option("--save", options->save, "Also keep what B consists of in this file, as a later baseline");
   command->add_option("--fail-on", options->fail_on, "Exit 1 when this holds, e.g. 'step>+5%'");
   command->add_option("--rows", options->rows, "Rows of the table (default 12)");

@@ -303,6 +303,7 @@ function showInput(place) {
 
 showVerdict();
 section("findings", "Findings", showFindings);
+if (result.comparison) section("comparison", "Against the baseline", (place) => showComparison(place, result.comparison));
 if (result.ranks.length > 0) section("step", "Where a step goes", showStep);
 if (timelineData) section("timeline", "Timeline", showTimeline);
 if (result.collectives.length > 0) {

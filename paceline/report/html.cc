@@ -6,6 +6,8 @@
 namespace paceline::report {
 namespace {
 
+constexpr std::string_view kResultPlace = "\"@PACELINE_RESULT@\"";
+
 /// JSON inside a <script> element: "</script>" and "<!--" must not end it.
 std::string script_safe(std::string_view json) {
   std::string safe;
@@ -30,8 +32,14 @@ void fill(std::string& page, std::string_view place, std::string_view json) {
 
 std::string diagnosis_page(std::string_view diagnosis_json, std::string_view timeline_json) {
   std::string page(kDiagnosisPage);
-  fill(page, "\"@PACELINE_RESULT@\"", diagnosis_json);
+  fill(page, kResultPlace, diagnosis_json);
   fill(page, "\"@PACELINE_TIMELINE@\"", timeline_json);
+  return page;
+}
+
+std::string comparison_page(std::string_view comparison_json) {
+  std::string page(kComparisonPage);
+  fill(page, kResultPlace, comparison_json);
   return page;
 }
 

@@ -5,5 +5,6 @@ namespace paceline::report {
 
 /// The pages of web/, compiled in.
 extern const std::string_view kDiagnosisPage;
+extern const std::string_view kComparisonPage;
 
 }  // namespace paceline::report

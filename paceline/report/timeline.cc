@@ -123,15 +123,14 @@ class Writer {
         if (each.rank == trace_.ranks[rank].rank && each.source == trace_.ranks[rank].source) write_rank(rank, each);
       }
     }
-    return {{"step", choice_.step},
-            {"length_ns", end_ - begin_},
-            {"left_out", left_out_},
-            {"names", names_},
-            {"kinds", kinds_},
-            {"details", details_},
-            {"ranks", std::move(ranks_)},
-            {"collectives", links_},
-            {"data", base64(base::gzip(data_))}};
+    std::string packed;
+    base::Deflater deflater;
+    deflater.add(data_, packed);
+    deflater.finish(packed);
+    return {
+        {"step", choice_.step},  {"length_ns", end_ - begin_}, {"left_out", left_out_},      {"names", names_},
+        {"kinds", kinds_},       {"details", details_},        {"ranks", std::move(ranks_)}, {"collectives", links_},
+        {"data", base64(packed)}};
   }
 
  private:

@@ -18,6 +18,9 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
          "--disable-component-update --disable-sync --disable-default-apps --hide-scrollbars "
          "--remote-debugging-pipe").split()
+# All of the page is there, its timeline too if it has one.
+READY = ("document.documentElement.dataset.ready === 'true' && (typeof timelineData === 'undefined' || "
+         "timelineData === null || document.documentElement.dataset.timeline === 'ready')")
 MODIFIER = {"Shift": 8, "Control": 2}
 
 
@@ -98,7 +101,7 @@ class Browser:
         elif event == "Log.entryAdded":
             self.errors.append(what["entry"]["text"])
 
-    def open(self, page, until="document.documentElement.dataset.ready === 'true'"):
+    def open(self, page, until=READY):
         """Loads a file and waits until the expression holds; the seconds that took."""
         begin = time.monotonic()
         self.call("Page.navigate", url=pathlib.Path(page).resolve().as_uri())
@@ -162,7 +165,7 @@ def main():
     parser.add_argument("--pdf", action="store_true")
     options = parser.parse_args()
     with Browser(options.width, options.height, options.scale, options.dark) as browser:
-        browser.open(options.page, "document.documentElement.dataset.timeline !== undefined || timelineData === null")
+        browser.open(options.page)
         print(browser.value(options.eval))
         browser.frame()
         if options.pdf:
