@@ -7,7 +7,8 @@ const kKeys = [
   ["f", "fit the chosen slice"], ["c", "open or close its rank"], ["Enter", "in the search: the next found, with Shift the one before"],
   ["Esc", "choose nothing"], ["?", "these keys"], ["wheel", "zoom around the pointer, once the timeline was clicked; with Ctrl always"],
 ];
-const kGutter = 168, kAxis = 26, kRankHeight = 26, kLaneGap = 5, kRowHeight = 16, kDeviceRowHeight = 20, kTallest = 640;
+const kAxis = 26, kRankHeight = 26, kLaneGap = 5, kRowHeight = 14, kDeviceRowHeight = 18, kTallest = 760;
+const kPaperWidth = 680;  // CSS pixels of what @page leaves of A4: layout for paper comes too late for a canvas
 const kShortestSpan = 50;  // ns, the narrowest window
 
 /** A name as a label: without return type, namespace and arguments of templates. The details have all of it. */
@@ -140,14 +141,21 @@ class Timeline {
   }
 
   // --- the window ----------------------------------------------------------------------------------------------------
+  get width() {
+    return document.documentElement.classList.contains("on-paper") ? kPaperWidth : this.box.clientWidth;
+  }
+  /** Left of the plot: names of ranks and lanes. */
+  get gutter() {
+    return Math.min(168, Math.max(96, Math.round(0.18 * this.width)));
+  }
   plotWidth() {
-    return Math.max(1, this.box.clientWidth - kGutter);
+    return Math.max(1, this.width - this.gutter);
   }
   nsPerPixel() {
     return (this.end - this.begin) / this.plotWidth();
   }
   timeAt(x) {
-    return this.begin + (x - kGutter) * this.nsPerPixel();
+    return this.begin + (x - this.gutter) * this.nsPerPixel();
   }
 
   /** Shows begin..end as far as the step goes. */
@@ -180,7 +188,7 @@ class Timeline {
   // --- choosing ------------------------------------------------------------------------------------------------------
   /** The slice under a point, and how many more begin within its pixel. */
   sliceAt(line, x) {
-    if (!line || !line.row || x < kGutter) return null;
+    if (!line || !line.row || x < this.gutter) return null;
     const {row} = line, pixel = this.nsPerPixel(), time = this.timeAt(x);
     let index = row.firstEndingAfter(time - 2 * pixel);
     if (index >= row.count || row.start[index] > time + 2 * pixel) return null;
@@ -345,7 +353,7 @@ class Timeline {
 
   draw() {
     if (!this.data.ready || this.box.clientWidth === 0) return;
-    const width = this.box.clientWidth, height = this.box.clientHeight, scale = window.devicePixelRatio || 1;
+    const {width} = this, height = this.box.clientHeight, scale = window.devicePixelRatio || 1;
     const {canvas} = this;
     if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
       canvas.width = Math.round(width * scale);
@@ -357,7 +365,7 @@ class Timeline {
     this.font = getComputedStyle(document.body).fontFamily;
     context.fillStyle = theme("surface");
     context.fillRect(0, 0, width, height);
-    this.range.textContent = `${this.axisText(this.begin)} \u2013 ${this.axisText(this.end)} of ${format.ms(this.data.end)} ms`;
+    this.range.textContent = `${this.axisText(this.begin, 1)} \u2013 ${this.axisText(this.end, 1)} of ${format.ms(this.data.end)} ms`;
     const labels = this.drawRows(context, width, height, scale);
     this.drawLabels(context, labels);
     this.drawChosen(context, width, height);
@@ -371,14 +379,15 @@ class Timeline {
     return {step, values};
   }
 
-  axisText(time) {
-    const step = niceStep(this.nsPerPixel() * 110);
-    return `${(time / 1e6).toFixed(Math.min(6, Math.max(0, Math.ceil(6 - Math.log10(step)))))} ms`;
+  /** With as many decimals as tell the ticks apart, and `more`. */
+  axisText(time, more = 0) {
+    const decimals = Math.ceil(6 - Math.log10(niceStep(this.nsPerPixel() * 110))) + more;
+    return `${(time / 1e6).toFixed(Math.min(6, Math.max(0, decimals)))} ms`;
   }
 
   /** The slices, as pixels. Returns the texts to write on them. */
   drawRows(context, width, height, scale) {
-    const left = Math.round(kGutter * scale), top = Math.round(kAxis * scale);
+    const left = Math.round(this.gutter * scale), top = Math.round(kAxis * scale);
     const columns = canvasColumns(this.canvas, left), lines = Math.max(1, this.canvas.height - top);
     if (!this.image) this.image = new ImageData(columns, lines);
     const pixels = new Uint32Array(this.image.data.buffer), palette = timelinePalette();
@@ -434,14 +443,14 @@ class Timeline {
       const text = this.labels[name] ?? (this.labels[name] = shortName(data.packed.names[name]));
       const kind = data.packed.kinds[name], marked = data.marks && data.marks[name];
       context.fillStyle = marked ? theme("match-ink") : data.marks ? muted : ink[kind];
-      context.fillText(text.length <= letters ? text : `${text.slice(0, letters - 1)}\u2026`, kGutter + begin + 4,
+      context.fillText(text.length <= letters ? text : `${text.slice(0, letters - 1)}\u2026`, this.gutter + begin + 4,
                        kAxis + line.top - this.box.scrollTop + line.height / 2);
     }
     context.textBaseline = "alphabetic";
   }
 
   xOf(time) {
-    return kGutter + (time - this.begin) / this.nsPerPixel();
+    return this.gutter + (time - this.begin) / this.nsPerPixel();
   }
 
   /** The chosen slice; of a collective all members, tied together, and the moment at which the last one came. */
@@ -450,7 +459,7 @@ class Timeline {
     const {row, index} = this.chosen, member = row.members.get(index);
     context.save();
     context.beginPath();
-    context.rect(kGutter, kAxis, width - kGutter, height - kAxis);
+    context.rect(this.gutter, kAxis, width - this.gutter, height - kAxis);
     context.clip();
     const frame = (each, at, colour, thick) => {
       const line = this.lineOf(each);
@@ -492,7 +501,7 @@ class Timeline {
     const line = last && this.lineOf(last.row);
     const y = line ? kAxis + line.top - this.box.scrollTop - 6 : kAxis + 14;
     context.font = `600 12px ${this.font}`;
-    const size = context.measureText(text).width, right = at + 8 + size < this.canvas.clientWidth;
+    const size = context.measureText(text).width, right = at + 8 + size < this.width;
     context.fillStyle = theme("surface");
     context.fillRect(right ? at + 3 : at - size - 9, y - 12, size + 8, 16);
     context.fillStyle = accent;
@@ -503,7 +512,7 @@ class Timeline {
   drawGutter(context, height) {
     context.save();
     context.beginPath();
-    context.rect(0, kAxis, this.canvas.clientWidth, height - kAxis);
+    context.rect(0, kAxis, this.width, height - kAxis);
     context.clip();
     context.textBaseline = "middle";
     for (const line of this.lines) {
@@ -514,7 +523,7 @@ class Timeline {
         context.font = `12px ${this.font}`;
         context.textAlign = "right";
         context.fillStyle = theme("muted");
-        context.fillText(fitText(context, line.row.lane.name, kGutter - 34), kGutter - 10, y);
+        context.fillText(fitText(context, line.row.lane.name, this.gutter - 34), this.gutter - 10, y);
       }
     }
     context.restore();
@@ -531,10 +540,10 @@ class Timeline {
     const hint = [`${format.time(rank.end_ns - rank.begin_ns)}`];
     if (!rank.clock_known) hint.push("its clock is not tied to the others'");
     if (!rank.open && hidden > 0) hint.push(`${format.plural(hidden, "row")} of the host closed`);
-    const x = Math.max(kGutter + 4, this.xOf(rank.begin_ns) + 4);
+    const x = Math.max(this.gutter + 4, this.xOf(rank.begin_ns) + 4);
     context.fillText(hint.join(", "), x, y);
     context.fillStyle = theme("line");
-    context.fillRect(0, y - line.height / 2, this.canvas.clientWidth, 1);
+    context.fillRect(0, y - line.height / 2, this.width, 1);
   }
 
   drawAxis(context, width) {
@@ -545,11 +554,11 @@ class Timeline {
     context.fillStyle = theme("muted");
     for (const tick of this.axisTicks().values) {
       const x = this.xOf(tick), text = this.axisText(tick), half = context.measureText(text).width / 2;
-      context.textAlign = "center";
-      if (x + half < width && x - half > kGutter - 40) context.fillText(text, x, 16);
+      context.textAlign = x + half < width ? "center" : "right";
+      if (x - half > this.gutter - 40) context.fillText(text, Math.min(x, width - (x + half < width ? 0 : 2)), 16);
       context.fillRect(Math.round(x), kAxis - 6, 1, 6);
     }
-    context.fillRect(kGutter, kAxis - 1, width - kGutter, 1);
+    context.fillRect(this.gutter, kAxis - 1, width - this.gutter, 1);
   }
 }
 

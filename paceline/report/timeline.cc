@@ -13,6 +13,7 @@
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
 #include "paceline/base/json.h"
+#include "paceline/trace/select.h"
 #include "paceline/trace/understand/host.h"
 #include "paceline/trace/understand/launches.h"
 
@@ -116,25 +117,42 @@ class Writer {
     }
   }
 
-  Json write(const std::vector<RankTrace>& rows, std::size_t most_slices) {
-    cut_window(rows, most_slices);
-    for (const std::size_t rank : choice_.ranks) {
-      for (const RankTrace& each : rows) {
-        if (each.rank == trace_.ranks[rank].rank && each.source == trace_.ranks[rank].source) write_rank(rank, each);
-      }
+  /// Drops all rows but those of a window's length around the window: what they launched may run in it.
+  void keep_near_window(RankTrace& rows) const {
+    const std::size_t rank = place_of(rows);
+    const std::int64_t length = end_ - begin_;
+    std::vector<bool> keep(rows.slices.size());
+    for (Row row = 0; row < rows.slices.size(); ++row) {
+      keep[row] =
+          time(rank, rows.slices.start[row]) < end_ + length && time(rank, rows.slices.end(row)) > begin_ - length;
     }
+    trace::keep_rows(rows, keep);
+  }
+
+  std::string write(const std::vector<RankTrace>& rows, std::size_t most_slices) {
+    cut_window(rows, most_slices);
+    for (const RankTrace& each : rows) write_rank(place_of(each), each);
     std::string packed;
     base::Deflater deflater;
     deflater.add(data_, packed);
     deflater.finish(packed);
-    return {
-        {"step", choice_.step},  {"length_ns", end_ - begin_}, {"left_out", left_out_},      {"names", names_},
-        {"kinds", kinds_},       {"details", details_},        {"ranks", std::move(ranks_)}, {"collectives", links_},
+    const Json json = {
+        {"step", choice_.step},  {"length_ns", end_ - begin_}, {"left_out", left_out_}, {"names", names_},
+        {"kinds", kinds_},       {"details", details_},        {"ranks", ranks_},       {"collectives", links_},
         {"data", base64(packed)}};
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
  private:
   using Members = std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t>;  // begin and end -> collective
+
+  /// The index of a trace among the ranks of the job. By its source: read alone, it may have got another number.
+  std::size_t place_of(const RankTrace& rows) const {
+    const auto place = std::find_if(choice_.ranks.begin(), choice_.ranks.end(),
+                                    [&](std::size_t rank) { return trace_.ranks[rank].source == rows.source; });
+    PL_CHECK(place != choice_.ranks.end());
+    return *place;
+  }
 
   /// Ranks whose clocks nothing ties to the others begin the step together with the first.
   void find_window() {
@@ -160,12 +178,10 @@ class Writer {
   /// Ends the window where the limit is reached.
   void cut_window(const std::vector<RankTrace>& rows, std::size_t most) {
     std::vector<std::int64_t> starts;
-    for (const std::size_t rank : choice_.ranks) {
-      for (const RankTrace& each : rows) {
-        if (each.rank != trace_.ranks[rank].rank) continue;
-        for (Row row = 0; row < each.slices.size(); ++row) {
-          if (shown(rank, each, row)) starts.push_back(time(rank, each.slices.start[row]));
-        }
+    for (const RankTrace& each : rows) {
+      const std::size_t rank = place_of(each);
+      for (Row row = 0; row < each.slices.size(); ++row) {
+        if (shown(rank, each, row)) starts.push_back(time(rank, each.slices.start[row]));
       }
     }
     if (starts.size() <= most) return;
@@ -266,7 +282,7 @@ class Writer {
       lanes.push_back(
           {{"name", lane.name.empty() ? fallback : lane.name}, {"device", lane.device}, {"rows", std::move(counts)}});
     }
-    ranks_.push_back({{"rank", *rows.rank},
+    ranks_.push_back({{"rank", *trace_.ranks[rank].rank},
                       {"begin_ns", step.begin - shift_[rank] - begin_},
                       {"end_ns", step.begin - shift_[rank] + step.duration - begin_},
                       {"clock_known", shift_[rank] == 0},
@@ -361,8 +377,7 @@ TimelineChoice choose_timeline(const Diagnosis& diagnosis, const Trace& trace, c
 std::string timeline_json(const std::vector<RankTrace>& rows, const TimelineChoice& choice, const Diagnosis& diagnosis,
                           const Trace& trace, const TimelineOptions& options) {
   if (choice.ranks.empty()) return "null";
-  const Json json = Writer(diagnosis, trace, choice).write(rows, options.most_slices);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Writer(diagnosis, trace, choice).write(rows, options.most_slices);
 }
 
 std::string read_timeline(const std::vector<std::string>& inputs, const trace::LoadOptions& load,
@@ -371,35 +386,30 @@ std::string read_timeline(const std::vector<std::string>& inputs, const trace::L
   for (const std::filesystem::path& file : base::expand_inputs(inputs)) {
     if (!std::filesystem::is_regular_file(file)) return "null";
   }
-  // The files of these ranks alone where each has its own: their paths need not tell their ranks.
-  std::vector<std::string> files, numbers;
-  bool apart = true;
-  for (const std::size_t rank : choice.ranks) {
-    files.push_back(trace.ranks[rank].source);
-    numbers.push_back(fmt::format("{}", *trace.ranks[rank].rank));
-    std::error_code unknown;
-    apart = apart && std::filesystem::is_regular_file(files.back(), unknown);
-  }
   if (choice.ranks.empty()) return "null";
+  Writer writer(diagnosis, trace, choice);
   trace::LoadOptions again = load;
   again.show_progress = false;
-  // With its neighbours: what they launched may run in this step. Where other ranks are read too, they must have it.
-  const bool everywhere = std::all_of(diagnosis.ranks.begin(), diagnosis.ranks.end(),
-                                      [&](const auto& rank) { return step_of(rank, choice.step) != nullptr; });
-  if (choice.step >= 0 && (apart || everywhere)) {
-    again.steps = trace::Ranges(fmt::format("{}-{}", std::max<std::int64_t>(choice.step - 1, 0), choice.step + 1),
-                                "--timeline-step");
-  }
-  if (!apart) again.ranks = trace::Ranges(fmt::format("{}", fmt::join(numbers, ",")), "--timeline");
-  trace::Loaded loaded = trace::load(apart ? files : inputs, again);
-  if (apart) {  // alone, a trace that names no rank may have been given another one
-    for (RankTrace& rows : loaded.ranks) {
-      for (const std::size_t rank : choice.ranks) {
-        if (rows.source == trace.ranks[rank].source) rows.rank = trace.ranks[rank].rank;
-      }
+  std::vector<RankTrace> rows;
+  // File by file where each rank has its own: its path need not tell the rank, and one trace is in memory at a time.
+  const bool apart = std::all_of(choice.ranks.begin(), choice.ranks.end(), [&](std::size_t rank) {
+    std::error_code unknown;
+    return std::filesystem::is_regular_file(trace.ranks[rank].source, unknown);
+  });
+  if (apart) {
+    again.ranks = {};
+    again.hosts.clear();
+    for (const std::size_t rank : choice.ranks) {
+      rows.push_back(std::move(trace::load({trace.ranks[rank].source}, again).ranks.front()));
+      writer.keep_near_window(rows.back());
     }
+  } else {
+    std::vector<std::string> numbers;
+    for (const std::size_t rank : choice.ranks) numbers.push_back(fmt::format("{}", *trace.ranks[rank].rank));
+    again.ranks = trace::Ranges(fmt::format("{}", fmt::join(numbers, ",")), "--timeline");
+    rows = trace::load(inputs, again).ranks;
   }
-  return timeline_json(loaded.ranks, choice, diagnosis, trace, options);
+  return writer.write(rows, options.most_slices);
 }
 
 }  // namespace paceline::report

@@ -27,9 +27,9 @@ struct TimelineChoice {
 TimelineChoice choose_timeline(const diagnose::Diagnosis& diagnosis, const trace::Trace& trace,
                                const TimelineOptions& options);
 
-/// The slices that touch the step, compact, as the JSON that web/timeline_data.js reads; only of the ranks of `rows`
-/// that `choice` names. Slices of Python functions are left out: they are many, and the operators say where the time
-/// went. Times are on the job's common clock. O(rows).
+/// The slices that touch the step, compact, as the JSON that web/timeline_data.js reads. `rows` are the ranks of
+/// `choice`, in that order, each with the source by which `trace` knows it. Slices of Python functions are left out:
+/// they are many, and the operators say where the time went. Times are on the job's common clock. O(rows).
 ///
 ///   step, length_ns, left_out (slices cut off), names, kinds (of each name: compute, communication, copy, host
 ///   operator, annotation, runtime call, other), details ([operator, shapes]), ranks ([{rank, begin_ns, end_ns,

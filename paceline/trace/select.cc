@@ -114,6 +114,15 @@ std::vector<RankTrace> split_ranks(RankTrace&& trace) {
   return parts;
 }
 
+void keep_rows(RankTrace& trace, const std::vector<bool>& keep) {
+  RankTrace kept;
+  kept.lanes = trace.lanes;
+  take_rows(trace, keep, kept);
+  trace.lanes = std::move(kept.lanes);
+  trace.slices = std::move(kept.slices);
+  trace.collective_args = std::move(kept.collective_args);
+}
+
 void keep_steps(RankTrace& trace, const Ranges& steps) {
   if (steps.all()) return;
   const Slices& slices = trace.slices;
@@ -159,12 +168,7 @@ void keep_steps(RankTrace& trace, const Ranges& steps) {
     keep[row] = launched ? kept_launches.contains(slices.correlation[row]) : inside(slices.start[row]);
     if (const auto number = step_number(row)) keep[row] = steps.contains(*number);
   }
-  RankTrace kept;
-  kept.lanes = trace.lanes;
-  take_rows(trace, keep, kept);
-  trace.lanes = std::move(kept.lanes);
-  trace.slices = std::move(kept.slices);
-  trace.collective_args = std::move(kept.collective_args);
+  keep_rows(trace, keep);
   std::erase_if(trace.instants, [&](const Instant& instant) { return !inside(instant.time); });
 }
 
