@@ -98,7 +98,7 @@ class Browser:
             self.errors.append(what["exceptionDetails"].get("exception", {}).get("description", str(what)))
         elif event == "Runtime.consoleAPICalled":
             self.errors.append(" ".join(str(each.get("value")) for each in what["args"]))
-        elif event == "Log.entryAdded":
+        elif event == "Log.entryAdded" and what["entry"]["level"] == "error":  # not advice on speed
             self.errors.append(what["entry"]["text"])
 
     def open(self, page, until=READY):
