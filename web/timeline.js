@@ -65,7 +65,8 @@ class Timeline {
     const seen = new Set(this.data.packed.kinds);
     if (this.data.packed.collectives.length > 0) seen.add(kWaiting);
     return el("ul", {class: "legend inline"}, [1, 7, 0, 2, 3, 4, 5, 6].filter((kind) => seen.has(kind)).map((kind) =>
-      el("li", {}, el("i", {class: `swatch act-${kActivities[kind].key}`}), el("span", {}, kActivities[kind].label))));
+      el("li", {}, el("i", {class: `swatch act-${kActivities[kind].key}`}), el("span", {}, kActivities[kind].label))),
+      el("li", {}, el("i", {class: "swatch outside"}), el("span", {}, "not the rank's own step")));
   }
 
   listen() {
@@ -273,7 +274,7 @@ class Timeline {
 
   highlight() {
     const found = this.data.search(this.search.value);
-    this.searchResult.textContent = found ? `${format.plural(found.count, "slice")}, ${format.time(found.time)}` : "";
+    this.searchResult.replaceChildren(...(found ? [el("i", {class: "swatch match"}), `${format.plural(found.count, "slice")}, ${format.time(found.time)}`] : []));
     this.request();
   }
 
@@ -331,7 +332,7 @@ class Timeline {
   showDetails() {
     if (!this.chosen) {
       const start = this.data.packed.step < 0 ? "the recording" : "the step";
-      this.details.replaceChildren(el("p", {class: "hint"}, `Choose a slice to see what it is; a collective shows its members and who came last. Starts count from where the first rank began ${start}.`));
+      this.details.replaceChildren(el("p", {class: "hint"}, `Choose a slice to see what it is; a collective shows its members and who came last. Starts count from where the first rank began ${start}. Pale strips are short slices with pauses between them.`));
       return;
     }
     const {row, index} = this.chosen;
@@ -433,20 +434,30 @@ class Timeline {
       const [red, green, blue] = channels(theme(`act-${key}`));
       return 0.3 * red + 0.59 * green + 0.11 * blue > 120 ? "#16181b" : "#ffffff";
     });
-    const muted = theme("muted"), width = this.plotWidth(), {data} = this;
+    const muted = theme("muted"), matchInk = theme("match-ink"), width = this.plotWidth(), {data} = this;
     for (const {line, index, from, to} of labels) {
       const {row} = line, name = row.name[index], member = row.members.get(index);
       // On the transfer, if that has room: the hatching of the waiting is no ground for text.
       const ready = member ? from + (member.wait / (this.end - this.begin)) * width : from;
-      const begin = Math.max(0, ready), room = Math.min(to, width) - begin - 8, letters = Math.floor(room / 5.9);
-      if (letters < 4) continue;
-      const text = this.labels[name] ?? (this.labels[name] = shortName(data.packed.names[name]));
+      const begin = Math.max(0, ready), room = Math.min(to, width) - begin - 8;
+      if (room < 24) continue;
+      const {text, size} = this.labelOf(context, name), letters = size <= room ? text.length : Math.floor((text.length * room) / size);
+      if (letters < 3) continue;
       const kind = data.packed.kinds[name], marked = data.marks && data.marks[name];
-      context.fillStyle = marked ? theme("match-ink") : data.marks ? muted : ink[kind];
+      context.fillStyle = marked ? matchInk : data.marks ? muted : ink[kind];
       context.fillText(text.length <= letters ? text : `${text.slice(0, letters - 1)}\u2026`, this.gutter + begin + 4,
                        kAxis + line.top - this.box.scrollTop + line.height / 2);
     }
     context.textBaseline = "alphabetic";
+  }
+
+  /** A name's label and its width, measured once. */
+  labelOf(context, name) {
+    if (!this.labels[name]) {
+      const text = shortName(this.data.packed.names[name]);
+      this.labels[name] = {text, size: context.measureText(text).width};
+    }
+    return this.labels[name];
   }
 
   xOf(time) {
@@ -489,8 +500,9 @@ class Timeline {
       context.lineTo(frames[i].left, frames[i].top);
     }
     context.stroke();
-    const ready = Math.max(...members.map(({row, index}) => row.start[index] + row.members.get(index).wait));
-    const last = members.find(({row}) => row.lane.rank.rank === collective.last_rank), at = this.xOf(ready);
+    const ready = ({row, index}) => row.start[index] + row.members.get(index).wait;
+    const last = members.find(({row}) => row.lane.rank.rank === collective.last_rank);
+    const at = this.xOf(last ? ready(last) : Math.max(...members.map(ready)));
     context.setLineDash([4, 3]);
     context.beginPath();
     context.moveTo(at, kAxis);
@@ -537,7 +549,7 @@ class Timeline {
     context.fillText(`${hidden === 0 ? "" : rank.open ? "\u25be " : "\u25b8 "}rank ${rank.rank}${isLate ? ", late" : ""}`, 4, y);
     context.font = `12px ${this.font}`;
     context.fillStyle = theme("muted");
-    const hint = [`${format.time(rank.end_ns - rank.begin_ns)}`];
+    const hint = [`${this.data.packed.step < 0 ? "recorded" : "step"} ${format.time(rank.end_ns - rank.begin_ns)}`];
     if (!rank.clock_known) hint.push("its clock is not tied to the others'");
     if (!rank.open && hidden > 0) hint.push(`${format.plural(hidden, "row")} of the host closed`);
     const x = Math.max(this.gutter + 4, this.xOf(rank.begin_ns) + 4);
