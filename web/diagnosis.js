@@ -119,7 +119,7 @@ function showTimeline(place) {
   const fewer = packed.ranks.length < result.ranks.length
     ? `${format.count(packed.ranks.length)} of ${format.plural(result.ranks.length, "rank")}` +
       (lateRank >= 0 ? ": the late one and those that wait for it" : "") + " (--timeline chooses others)." : "";
-  place.append(el("p", {class: "hint"}, [whole ? "The whole recording, as it marks no steps." : `Step ${packed.step}, the median one unless another was asked for, all ranks on one clock.`,
+  place.append(el("p", {class: "hint"}, [whole ? "The whole recording, as it marks no steps." : `Step ${packed.step}${packed.ranks.length > 1 ? ", all ranks on one clock" : ""}; --timeline-step chooses another.`,
     fewer, packed.left_out > 0 ? `The last ${format.plural(packed.left_out, "slice")} did not fit and are left out.` : ""].filter(Boolean).join(" ")));
   const waitOf = (rank, index) => {
     const collective = result.collectives[index];

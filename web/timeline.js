@@ -64,9 +64,10 @@ class Timeline {
   legend() {
     const seen = new Set(this.data.packed.kinds);
     if (this.data.packed.collectives.length > 0) seen.add(kWaiting);
+    const outside = this.data.ranks.some((rank) => rank.begin_ns > 0 || rank.end_ns < this.data.end);
     return el("ul", {class: "legend inline"}, [1, 7, 0, 2, 3, 4, 5, 6].filter((kind) => seen.has(kind)).map((kind) =>
       el("li", {}, el("i", {class: `swatch act-${kActivities[kind].key}`}), el("span", {}, kActivities[kind].label))),
-      el("li", {}, el("i", {class: "swatch outside"}), el("span", {}, "not the rank's own step")));
+      outside ? el("li", {}, el("i", {class: "swatch outside"}), el("span", {}, "not the rank's own step")) : null);
   }
 
   listen() {
@@ -366,7 +367,7 @@ class Timeline {
     this.font = getComputedStyle(document.body).fontFamily;
     context.fillStyle = theme("surface");
     context.fillRect(0, 0, width, height);
-    this.range.textContent = `${this.axisText(this.begin, 1)} \u2013 ${this.axisText(this.end, 1)} of ${format.ms(this.data.end)} ms`;
+    this.range.textContent = `${this.axisText(this.begin, 1)} \u2013 ${this.axisText(this.end, 1)} of ${format.time(this.data.end)}`;
     const labels = this.drawRows(context, width, height, scale);
     this.drawLabels(context, labels);
     this.drawChosen(context, width, height);
@@ -382,8 +383,9 @@ class Timeline {
 
   /** With as many decimals as tell the ticks apart, and `more`. */
   axisText(time, more = 0) {
-    const decimals = Math.ceil(6 - Math.log10(niceStep(this.nsPerPixel() * 110))) + more;
-    return `${(time / 1e6).toFixed(Math.min(6, Math.max(0, decimals)))} ms`;
+    const [digits, unit] = this.data.end >= 1e10 ? [9, "s"] : [6, "ms"];
+    const decimals = Math.ceil(digits - Math.log10(niceStep(this.nsPerPixel() * 110))) + more;
+    return `${(time / 10 ** digits).toFixed(Math.min(digits, Math.max(0, decimals)))} ${unit}`;
   }
 
   /** The slices, as pixels. Returns the texts to write on them. */

@@ -49,6 +49,7 @@ std::int64_t median_step(const Diagnosis& diagnosis) {
     }
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> means;  // and the number
+  means.reserve(sums.size());
   for (const auto& [number, sum] : sums) means.emplace_back(sum.first / sum.second, number);
   if (means.empty()) return -1;
   const auto middle = means.begin() + static_cast<std::ptrdiff_t>((means.size() - 1) / 2);
@@ -405,6 +406,7 @@ std::string read_timeline(const std::vector<std::string>& inputs, const trace::L
     }
   } else {
     std::vector<std::string> numbers;
+    numbers.reserve(choice.ranks.size());
     for (const std::size_t rank : choice.ranks) numbers.push_back(fmt::format("{}", *trace.ranks[rank].rank));
     again.ranks = trace::Ranges(fmt::format("{}", fmt::join(numbers, ",")), "--timeline");
     rows = trace::load(inputs, again).ranks;
