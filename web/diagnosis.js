@@ -117,8 +117,7 @@ let timeline = null;
 function showTimeline(place) {
   const packed = timelineData, whole = packed.step < 0;
   const fewer = packed.ranks.length < result.ranks.length
-    ? `${format.count(packed.ranks.length)} of ${format.plural(result.ranks.length, "rank")}` +
-      (lateRank >= 0 ? ": the late one and those that wait for it" : "") + " (--timeline chooses others)." : "";
+    ? `${format.count(packed.ranks.length)} of ${format.plural(result.ranks.length, "rank")}; --timeline chooses others.` : "";
   place.append(el("p", {class: "hint"}, [whole ? "The whole recording, as it marks no steps." : `Step ${packed.step}${packed.ranks.length > 1 ? ", all ranks on one clock" : ""}; --timeline-step chooses another.`,
     fewer, packed.left_out > 0 ? `The last ${format.plural(packed.left_out, "slice")} did not fit and are left out.` : ""].filter(Boolean).join(" ")));
   const waitOf = (rank, index) => {
