@@ -1,17 +1,11 @@
 #include "paceline/report/chrome.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <limits>
-#include <memory>
 
-#include "paceline/base/error.h"
+#include "paceline/report/json_file.h"
 #include "paceline/trace/understand/launches.h"
 
 namespace paceline::report {
@@ -20,86 +14,6 @@ namespace {
 using trace::Category;
 using trace::RankTrace;
 using trace::Row;
-
-/// A device or a pipe has no old contents to keep, and must not be replaced by a file.
-bool may_replace(const std::string& path) {
-  std::error_code unknown;
-  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
-  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status) ||
-         std::filesystem::is_directory(status);
-}
-
-/// A file that appears only when complete; devices and pipes are written to as they are.
-class Output {
- public:
-  explicit Output(std::string path)
-      : path_(std::move(path)),
-        renames_(may_replace(path_)),
-        written_(renames_ ? fmt::format("{}.tmp{}", path_, ::getpid()) : path_),
-        file_(std::fopen(written_.c_str(), "wb")) {
-    if (file_ == nullptr) fail();
-    buffer_.reserve(kBuffer * 2);
-  }
-  ~Output() {
-    if (file_ == nullptr) return;
-    std::fclose(file_);
-    discard();
-  }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
-
-  fmt::appender to() { return fmt::appender(buffer_); }
-  void flush_if_full() {
-    if (buffer_.size() >= kBuffer) flush();
-  }
-  void finish() {
-    flush();
-    const bool closed = std::fclose(file_) == 0;
-    file_ = nullptr;
-    if (closed && (!renames_ || std::rename(written_.c_str(), path_.c_str()) == 0)) return;
-    const int error = errno;
-    discard();
-    errno = error;
-    fail();
-  }
-
- private:
-  static constexpr std::size_t kBuffer = 1 << 20;
-
-  void flush() {
-    if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) fail();
-    buffer_.clear();
-  }
-  void discard() const {
-    if (renames_) std::remove(written_.c_str());
-  }
-  [[noreturn]] void fail() const {
-    const int code = errno;
-    const bool full = code == ENOSPC || code == EFBIG || code == EDQUOT || code == EIO;
-    throw Error(full ? ErrorKind::kSystem : ErrorKind::kBadInput, path_,
-                fmt::format("cannot write: {}; {}", std::strerror(code),
-                            full ? "free some space or write elsewhere" : "check the path and its permissions"));
-  }
-
-  std::string path_;
-  bool renames_;
-  std::string written_;
-  std::FILE* file_;
-  fmt::memory_buffer buffer_;
-};
-
-void append_escaped(fmt::appender to, std::string_view text) {
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      fmt::format_to(to, "\\{}", c);
-    } else if (byte < 0x20) {
-      fmt::format_to(to, "\\u{:04x}", byte);
-    } else {
-      *to++ = c;
-    }
-  }
-}
 
 /// ns as decimal microseconds, without loss.
 void append_us(fmt::appender to, std::int64_t ns) {
@@ -110,8 +24,8 @@ void append_us(fmt::appender to, std::int64_t ns) {
 
 class Writer {
  public:
-  Writer(const std::vector<RankTrace>& ranks, const std::vector<trace::Clock>& clocks, const std::string& path)
-      : ranks_(ranks), clocks_(clocks), out_(path) {}
+  Writer(std::span<const RankTrace> ranks, std::span<const trace::Clock> clocks, const std::string& path, bool arrows)
+      : ranks_(ranks), clocks_(clocks), arrows_(arrows), out_(path) {}
 
   void run() {
     base_ = first_time();
@@ -158,18 +72,6 @@ class Writer {
     fmt::format_to(out_.to(), "\"}}}}");
   }
 
-  /// The first of a lane's tracks on which the slice nests; ends of the open slices per track.
-  static std::size_t track_for(std::vector<std::vector<std::int64_t>>& tracks, std::int64_t begin, std::int64_t end) {
-    for (std::size_t track = 0;; ++track) {
-      if (track == tracks.size()) tracks.emplace_back();
-      auto& open = tracks[track];
-      while (!open.empty() && open.back() <= begin) open.pop_back();
-      if (!open.empty() && open.back() < end) continue;
-      open.push_back(end);
-      return track;
-    }
-  }
-
   void write_rank(std::size_t index) {
     const RankTrace& rank = ranks_[index];
     const std::uint32_t process = *rank.rank;
@@ -198,7 +100,7 @@ class Writer {
       while (args < rank.collective_args.size() && rank.collective_args[args].row < row) ++args;
       const bool has_args = args < rank.collective_args.size() && rank.collective_args[args].row == row;
       write_slice(index, row, thread_of[row], has_args ? &rank.collective_args[args] : nullptr);
-      if (launcher[row] != trace::kNoRow) {
+      if (arrows_ && launcher[row] != trace::kNoRow) {
         write_flow(index, "s", launcher[row], row, thread_of[launcher[row]]);
         write_flow(index, "f", row, row, thread_of[row]);
       }
@@ -274,18 +176,19 @@ class Writer {
     fmt::format_to(out_.to(), "}}");
   }
 
-  const std::vector<RankTrace>& ranks_;
-  const std::vector<trace::Clock>& clocks_;
-  Output out_;
+  const std::span<const RankTrace> ranks_;
+  const std::span<const trace::Clock> clocks_;
+  const bool arrows_;
+  JsonFile out_;
   std::int64_t base_ = 0;
   bool first_ = true;
 };
 
 }  // namespace
 
-void write_chrome(const std::vector<RankTrace>& ranks, const std::vector<trace::Clock>& clocks,
-                  const std::string& path) {
-  Writer(ranks, clocks, path).run();
+void write_chrome(std::span<const RankTrace> ranks, std::span<const trace::Clock> clocks, const std::string& path,
+                  bool arrows) {
+  Writer(ranks, clocks, path, arrows).run();
 }
 
 }  // namespace paceline::report

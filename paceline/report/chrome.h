@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 
 #include "paceline/trace/rank_trace.h"
@@ -9,9 +10,9 @@ namespace paceline::report {
 /// A clean trace for Perfetto or chrome://tracing: all ranks in one file, one process a rank, times on the common clock
 /// (nanoseconds kept as decimals of a microsecond), launch arrows from correlation ids. No two slices of one track
 /// overlap without nesting: those that did go to a second track "<name> (2)". `clocks` one a rank, or empty for none.
-/// Streams to `path`, which appears only when complete; throws Error(kSystem) when the disk is full, Error(kBadInput)
-/// when the path cannot be written.
-void write_chrome(const std::vector<trace::RankTrace>& ranks, const std::vector<trace::Clock>& clocks,
-                  const std::string& path);
+/// Launch arrows are left out without `arrows`: readers know launches by the correlation id. Streams to `path` as
+/// JsonFile does.
+void write_chrome(std::span<const trace::RankTrace> ranks, std::span<const trace::Clock> clocks,
+                  const std::string& path, bool arrows = true);
 
 }  // namespace paceline::report
