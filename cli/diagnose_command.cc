@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/inputs.h"
 #include "cli/output.h"
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
@@ -84,32 +85,7 @@ void add_diagnose(CLI::App& app, Run& chosen) {
                       "7 that wait longest for it)");
   command->add_option("--timeline-step", options->timeline_options.step,
                       "Step of the page's timeline, by the number of ProfilerStep#N (default: the median step)");
-  trace::LoadOptions* const load = &options->job.load;
-  command->add_option("--trace-glob", load->glob, "Only files whose name matches, e.g. 'rank*_trace.json'");
-  command->add_option("--rank-regex", load->rank_regex, "Where a path has its rank, e.g. 'gpu([0-9]+)'");
-  command->add_option("--capture", load->capture, "Of several captures in one tree this one (default: the last)");
-  command
-      ->add_option(
-          "--ranks",
-          [load](const CLI::results_t& text) {
-            load->ranks = trace::Ranges(text.front(), "--ranks");
-            return true;
-          },
-          "Only these ranks, e.g. 0-7,16")
-      ->expected(1);
-  command
-      ->add_option(
-          "--steps",
-          [load](const CLI::results_t& text) {
-            load->steps = trace::Ranges(text.front(), "--steps");
-            return true;
-          },
-          "Only these steps, by the numbers of ProfilerStep#N, e.g. 12-14")
-      ->expected(1);
-  command->add_option(
-      "--hosts", load->hosts,
-      "Where each rank runs: a file of lines 'RANK HOST' or 'HOST slots=8', or a list of nodes as Slurm "
-      "writes it, e.g. 'node[01-08]'");
+  add_load_options(*command, options->job.load);
   command->add_flag("--faults", options->faults, "Print the catalogue of faults that are told apart, and end");
   command->add_option("--rows", options->text.rows, "Rows of each table (default 10)");
   command->add_flag("--every-step", options->text.every_step, "A row for each step of each rank");

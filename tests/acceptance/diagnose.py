@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import diagnose_compare
+import diagnose_excerpt
 import diagnose_page
 import diagnose_record
 import lib
@@ -265,6 +266,7 @@ def main():
     room.case = lambda name: every(name) if options.only in name else (lambda function: function)
     for cases in (group_cases, layout_cases, culprit_cases, pattern_cases, large_cases, diagnose_compare.add_cases):
         cases(room, options.seeds)
+    diagnose_excerpt.add_cases(room, options.seeds, Job, hosts_file, TOPOLOGIES)
     diagnose_record.add_cases(room)
     diagnose_page.add_cases(room)
     room.finish()

@@ -180,6 +180,52 @@ class Results(CommandTest):
         self.assertEqual({event["pid"] for event in events}, {0, 1, 2, 3})
         self.assertEqual([path.name for path in self.folder.iterdir()], ["job.json"])
 
+    def test_convert_keeps_the_ranks_asked_for_on_the_clock_of_the_whole_job(self):
+        whole, part = self.folder / "whole.json", self.folder / "part.json.gz"
+        self.assertEqual(run("convert", EXAMPLE, whole).returncode, 0)
+        self.assertEqual(run("convert", EXAMPLE, part, "--ranks", "1,3", "--aligned").returncode, 0)
+
+        def starts(text):
+            trace = json.loads(text)
+            return {rank: [round(event["ts"] * 1000) + trace["baseTimeNanoseconds"] for event in trace["traceEvents"]
+                           if event["ph"] == "X" and event["pid"] == rank] for rank in (0, 1, 2, 3)}
+        of_whole, of_part = starts(whole.read_text()), starts(gzip.decompress(part.read_bytes()))
+        self.assertEqual([of_part[1], of_part[3]], [of_whole[1], of_whole[3]])
+        self.assertEqual([of_part[0], of_part[2]], [[], []])
+        self.expect_refused(2, "--aligned", "--raw-clocks", "convert", EXAMPLE, whole, "--aligned", "--raw-clocks")
+
+    def test_convert_writes_for_speedscope_by_the_name_or_by_the_flag(self):
+        for name, flags in (("job.speedscope.json", []), ("job.json", ["--speedscope"])):
+            self.assertEqual(run("convert", EXAMPLE, self.folder / name, *flags).returncode, 0)
+            profile = json.loads((self.folder / name).read_text())
+            self.assertEqual(profile["$schema"], "https://www.speedscope.app/file-format-schema.json")
+            self.assertTrue({f"rank {rank}" for rank in range(4)} <= {one["name"].split(",")[0]
+                                                                      for one in profile["profiles"]})
+
+    def test_the_excerpt_of_a_finding_has_it_again_without_a_name(self):
+        findings = json.loads(run("diagnose", EXAMPLE, "--json").stdout)["findings"]
+        late = next(finding for finding in findings if finding["kind"] == "late_rank")
+        out = self.folder / "excerpt"
+        result = run("convert", EXAMPLE, out, "--finding", late["id"], "--anonymise")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, rf"wrote .*: {late['id']} is F\d there")
+        again = json.loads(run("diagnose", out, "--json").stdout)
+        self.assertEqual((again["verdict"]["rank"], again["verdict"]["class"]), (late["rank"], late["class"]))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["excerpt"])
+        self.assertLess(sum(file.stat().st_size for file in out.iterdir()), 60_000)
+        for file in out.iterdir():
+            text = gzip.decompress(file.read_bytes()).decode()
+            for name in ("aten::", "load_batch", "DistributedDataParallel", "Optimizer"):
+                self.assertNotIn(name, text)
+
+    def test_an_excerpt_says_what_it_cannot_do(self):
+        self.expect_refused(2, "--finding", "there is no 'F99'; the job has F1, ", "convert", EXAMPLE, self.folder / "out",
+                            "--finding", "F99")
+        (self.folder / "notes").write_text("mine")
+        self.expect_refused(3, self.folder, "is there already; .* new or empty folder", "convert", EXAMPLE, self.folder,
+                            "--finding", "F1")
+        self.assertEqual((self.folder / "notes").read_text(), "mine")
+
     def test_a_closed_pipe_ends_quietly(self):
         for command in ("--json", "--every-step"):
             process = subprocess.Popen([PACELINE, "diagnose", EXAMPLE, command], cwd=ROOT, stdout=subprocess.PIPE,
