@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -6,7 +7,9 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cli/baseline.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/output.h"
@@ -25,12 +28,31 @@ struct Options {
   std::vector<std::string> inputs;
   bool json = false;
   bool faults = false;
-  std::string html;
+  std::string html, baseline, save, fail_on;
   std::string timeline;  // ranks, "none", or empty for a choice of ours
   report::TimelineOptions timeline_options;
   trace::JobOptions job;
   report::TextOptions text;
 };
+
+diagnose::Profile profile_of(const Options& options, const trace::Trace& trace) {
+  return diagnose::profile_of(trace, fmt::format("{}", fmt::join(options.inputs, " ")));
+}
+
+struct Against {
+  diagnose::Profile before, after;
+  diagnose::Comparison comparison;
+};
+
+Against compare_with_baseline(const Options& options, const trace::Trace& trace, int& code) {
+  // Ranks, steps and captures of one run are not those of the other.
+  trace::JobOptions job = options.job;
+  job.load.ranks = job.load.steps = {};
+  job.load.capture = job.load.hosts = "";
+  Against against{load_profile(options.baseline, job, code), profile_of(options, trace), {}};
+  against.comparison = diagnose::compare(against.before, against.after);
+  return against;
+}
 
 std::string timeline(const Options& options, const diagnose::Diagnosis& diagnosis, const trace::Trace& trace) {
   if (options.timeline == "none") return "null";
@@ -48,20 +70,36 @@ int run(const Options& options) {
     throw Error(ErrorKind::kUsage, "diagnose",
                 "no traces given; name files, directories or patterns, see paceline --help");
   }
+  const StepBound bound(options.fail_on);
+  if (!options.fail_on.empty() && options.baseline.empty()) {
+    throw Error(ErrorKind::kUsage, "--fail-on", "compares with a run before; name it with --baseline");
+  }
   const trace::Trace trace = trace::load_job(options.inputs, options.job);
   const diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
+  int code = 0;
+  for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
+  std::optional<Against> against;
+  if (!options.baseline.empty()) against = compare_with_baseline(options, trace, code);
+  if (!options.save.empty()) save_profile(profile_of(options, trace), options.save);
   if (options.json || !options.html.empty()) {
-    const std::string json = base::to_text(diagnose::to_json(diagnosis, trace));
+    base::Json result = diagnose::to_json(diagnosis, trace);
+    if (against) result["comparison"] = diagnose::to_json(against->comparison);
+    const std::string json = base::to_text(result);
     if (!options.html.empty()) {
       base::write_text_file(options.html, report::diagnosis_page(json, timeline(options, diagnosis, trace)));
       fmt::print(stderr, "wrote {}\n", options.html);
     }
     if (options.json) print_result(json);
   }
-  if (!options.json) print_result(report::diagnosis_text(diagnosis, trace, options.text));
-  int code = 0;
-  for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
-  return code;
+  if (!options.json) {
+    std::string text = report::diagnosis_text(diagnosis, trace, options.text);
+    if (against) {
+      text += "\nAgainst the baseline: " +
+              report::comparison_text(against->comparison, against->before, against->after, options.text.rows);
+    }
+    print_result(text);
+  }
+  return against ? bound.check(against->comparison, code) : code;
 }
 
 }  // namespace
@@ -75,8 +113,10 @@ void add_diagnose(CLI::App& app, Run& chosen) {
       "  paceline diagnose examples/slow_rank\n"
       "  paceline diagnose 'traces/rank*.json.gz' --html report.html\n"
       "  paceline diagnose profile_trace --capture iteration_20 --steps 18-20 --hosts \"$SLURM_JOB_NODELIST\"\n"
+      "  paceline diagnose today/ --baseline last_week/ --fail-on 'step>+5%'\n"
       "Reads traces of the PyTorch profiler: files, directories, patterns, .gz, .zst, .tar.\n"
-      "Exit codes: 0 fine, 2 usage, 3 bad input, 5 system, 6 damaged input (the result is from what was readable).");
+      "Exit codes: 0 fine, 1 a bound of --fail-on is broken, 2 usage, 3 bad input, 5 system, 6 damaged input (the "
+      "result is from what was readable).");
   command->add_option("TRACES", options->inputs, "Trace files, directories or patterns, all ranks of one job");
   command->add_flag("--json", options->json, "The result for machines, on standard output");
   command->add_option("--html", options->html, "Also write one self-contained page to this file");
@@ -86,6 +126,10 @@ void add_diagnose(CLI::App& app, Run& chosen) {
   command->add_option("--timeline-step", options->timeline_options.step,
                       "Step of the page's timeline, by the number of ProfilerStep#N (default: the median step)");
   add_load_options(*command, options->job.load);
+  command->add_option("--baseline", options->baseline,
+                      "A run before, or a file that --save wrote: where the difference of the step time comes from");
+  command->add_option("--save", options->save, "Keep what the run consists of in this small file, a later baseline");
+  command->add_option("--fail-on", options->fail_on, "Exit 1 when this holds against the baseline, e.g. 'step>+5%'");
   command->add_flag("--faults", options->faults, "Print the catalogue of faults that are told apart, and end");
   command->add_option("--rows", options->text.rows, "Rows of each table (default 10)");
   command->add_flag("--every-step", options->text.every_step, "A row for each step of each rank");

@@ -262,11 +262,11 @@ std::string comparison_text(const diagnose::Comparison& comparison, const diagno
   std::string text =
       fmt::format("step {} ms -> {} ms: {} ms ({:+.1f} %), along the critical path over all ranks\n",
                   ms(comparison.step_before), ms(comparison.step_after), signed_ms(comparison.change), 100.0 * share);
-  text += fmt::format("A: {} ({} ranks, {} steps)\nB: {} ({} ranks, {} steps)\n\n", before.source, before.ranks,
-                      before.steps, after.source, after.ranks, after.steps);
+  text += fmt::format("before: {} ({} ranks, {} steps)\nafter: {} ({} ranks, {} steps)\n\n", clean(before.source),
+                      before.ranks, before.steps, clean(after.source), after.ranks, after.steps);
   Table groups;
   groups.add_column("where", Table::Align::kLeft);
-  for (const char* title : {"A ms", "B ms", "change"}) groups.add_column(title);
+  for (const char* title : {"before ms", "after ms", "change"}) groups.add_column(title);
   for (const diagnose::Change& group : comparison.groups) {
     groups.add_row({group.group, ms(group.before), ms(group.after), signed_ms(group.change)});
   }
@@ -276,11 +276,11 @@ std::string comparison_text(const diagnose::Comparison& comparison, const diagno
   Table changes;
   changes.add_column("cause", Table::Align::kLeft);
   changes.add_column("what", Table::Align::kLeft);
-  for (const char* title : {"A ms", "B ms", "change", "rank"}) changes.add_column(title);
+  for (const char* title : {"before ms", "after ms", "change", "rank"}) changes.add_column(title);
   std::size_t shown = 0;
   for (const diagnose::Change& change : comparison.changes) {
     if (shown++ == rows || change.change == 0) break;
-    changes.add_row({change.group, base::shorten(change.what, 60), ms(change.before), ms(change.after),
+    changes.add_row({change.group, base::shorten(clean(change.what), 60), ms(change.before), ms(change.after),
                      signed_ms(change.change), change.rank < 0 ? "" : fmt::format("{}", change.rank)});
   }
   return changes.empty() ? text : text + changes.to_string();

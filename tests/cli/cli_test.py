@@ -226,6 +226,37 @@ class Results(CommandTest):
                             "--finding", "F1")
         self.assertEqual((self.folder / "notes").read_text(), "mine")
 
+    def test_a_run_against_itself_has_no_difference_from_traces_or_from_what_was_saved(self):
+        saved, page = self.folder / "saved.json", self.folder / "page.html"
+        self.assertEqual(run("diagnose", EXAMPLE, "--save", saved).returncode, 0)
+        self.assertLess(saved.stat().st_size, 1_000_000)
+        compared = json.loads(run("compare", EXAMPLE, EXAMPLE, "--json").stdout)
+        self.assertEqual({row["change_ns"] for row in compared["groups"] + compared["changes"]}, {0})
+        for baseline in (EXAMPLE, saved):
+            result = run("diagnose", EXAMPLE, "--baseline", baseline, "--json", "--html", page, "--fail-on", "step>+0%")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(json.loads(result.stdout)["comparison"], compared)
+            self.assertIn('"comparison"', page.read_text())
+        text = run("diagnose", EXAMPLE, "--baseline", saved).stdout
+        self.assertRegex(text, r"(?s)Where a step goes.*Against the baseline: step (\S+) ms -> \1 ms.*not explained")
+
+    def test_a_bound_that_is_broken_exits_with_1_and_keeps_the_result(self):
+        faster = self.folder / "faster.json"
+        self.assertEqual(run("diagnose", EXAMPLE, "--save", faster).returncode, 0)
+        baseline = json.loads(faster.read_text())
+        most = max(baseline["charges"], key=lambda charge: charge["time_ns"])
+        most["time_ns"] -= baseline["length_ns"] // 10
+        baseline["length_ns"] -= baseline["length_ns"] // 10
+        faster.write_text(json.dumps(baseline))
+        for command in (["diagnose", EXAMPLE, "--baseline", faster], ["compare", faster, EXAMPLE]):
+            result = run(*command, "--json", "--fail-on", "step>+5%")
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertRegex(result.stderr, r"^paceline: the step grew by 11\.1 %, more than step>\+5% allows\n$")
+            self.assertIn("step_before_ns", result.stdout)
+            self.assertEqual(run(*command, "--fail-on", "step>+12%").returncode, 0)
+        self.expect_refused(2, "--fail-on", "name it with --baseline", "diagnose", EXAMPLE, "--fail-on", "step>+5%")
+        self.expect_refused(2, "--fail-on", "expected a bound such as", "compare", EXAMPLE, EXAMPLE, "--fail-on", "step")
+
     def test_a_closed_pipe_ends_quietly(self):
         for command in ("--json", "--every-step"):
             process = subprocess.Popen([PACELINE, "diagnose", EXAMPLE, command], cwd=ROOT, stdout=subprocess.PIPE,
