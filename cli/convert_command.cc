@@ -183,7 +183,8 @@ void write_excerpt(const Options& options, const Finding& finding, bool verdict,
         again.step_count, again.step_count == 1 ? "" : "s", base::format_count(static_cast<std::int64_t>(rows)),
         base::format_bytes({static_cast<std::int64_t>(draft.bytes())}), finding.id, same->id);
     draft.finish();
-    fmt::print(stderr, "wrote {}: {}paceline: next: paceline diagnose {}\n", options.output(), shown, options.output());
+    fmt::print(stderr, "wrote {}: {}paceline: next: paceline diagnose {}\n", options.output(), shown,
+               quoted(options.output()));
     return;
   }
   throw Error(ErrorKind::kInfeasible, options.output(),

@@ -17,6 +17,7 @@
 #include "paceline/base/file.h"
 #include "paceline/base/json.h"
 #include "paceline/diagnose/diagnosis.h"
+#include "paceline/diagnose/next.h"
 #include "paceline/report/html.h"
 #include "paceline/report/text.h"
 #include "paceline/report/timeline.h"
@@ -75,7 +76,8 @@ int run(const Options& options) {
     throw Error(ErrorKind::kUsage, "--fail-on", "compares with a run before; name it with --baseline");
   }
   const trace::Trace trace = trace::load_job(options.inputs, options.job);
-  const diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
+  diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
+  add_next_commands(diagnosis, command_line_of(options.inputs, options.job.load));
   int code = 0;
   for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
   std::optional<Against> against;

@@ -1,8 +1,31 @@
 #include "cli/inputs.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 
 namespace paceline::cli {
+
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+:,=@";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+std::string command_line_of(const std::vector<std::string>& inputs, const trace::LoadOptions& load) {
+  std::string text;
+  for (const std::string& input : inputs) text += (text.empty() ? "" : " ") + quoted(input);
+  const auto option = [&](const char* name, const std::string& value) {
+    if (!value.empty()) text += fmt::format(" {} {}", name, quoted(value));
+  };
+  option("--trace-glob", load.glob);
+  option("--rank-regex", load.rank_regex);
+  option("--capture", load.capture);
+  option("--hosts", load.hosts);
+  return text;
+}
 
 void add_load_options(CLI::App& command, trace::LoadOptions& options) {
   trace::LoadOptions* const load = &options;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "cli/inputs.h"
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
 #include "paceline/base/format.h"
@@ -85,14 +86,6 @@ std::string why_missing(const Recording& recording, std::int64_t rank) {
   if (const auto reason = note.at("reason").get<std::string>(); !reason.empty()) return reason;
   const auto steps = note.at("steps_seen").get<std::int64_t>();
   return fmt::format("ended after {} step{}", steps, steps == 1 ? "" : "s");
-}
-
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+:,=@";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
 }
 
 std::string recorded_lines(const Recording& recording) {

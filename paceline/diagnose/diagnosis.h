@@ -86,6 +86,7 @@ struct Finding {
   std::string title;  // one line: what, where, how much
   std::vector<std::string> evidence;
   std::string remedy;
+  std::string next;       // the command to type next; see next.h
   std::int64_t cost = 0;  // ns per step; 0 when it costs no step time itself
   bool measured = true;   // read off the trace; false: inferred from it
   std::int32_t rank = -1;

@@ -139,6 +139,7 @@ Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace) {
                 {"remedy", finding.remedy}};
     row["class"] = fault_entry(finding.fault).name;
     row["pattern"] = pattern_name(finding.pattern);
+    if (!finding.next.empty()) row["next"] = finding.next;
     if (finding.rank >= 0) row["rank"] = finding.rank;
     if (!finding.host.empty()) row["host"] = finding.host;
     json["findings"].push_back(std::move(row));

@@ -96,9 +96,10 @@ class Writer {
     heading("Findings");
     if (diagnosis_.findings.empty()) line("  nothing stands out");
     for (const diagnose::Finding& finding : diagnosis_.findings) {
-      line(fmt::format("  {} {}{}", bold(finding.id), finding.title, finding.measured ? "" : " (inferred)"));
+      line(fmt::format("  {} {} {}", bold(finding.id), finding.title, finding.measured ? "(measured)" : "(inferred)"));
       for (const std::string& evidence : finding.evidence) line("     - " + evidence);
       if (!finding.remedy.empty()) line("     > " + finding.remedy);
+      if (!finding.next.empty()) line("     $ " + finding.next);
     }
   }
 

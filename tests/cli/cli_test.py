@@ -226,6 +226,20 @@ class Results(CommandTest):
                             "--finding", "F1")
         self.assertEqual((self.folder / "notes").read_text(), "mine")
 
+    def test_every_finding_says_how_it_is_known_and_a_next_command_that_works(self):
+        job = self.folder / "my job"
+        shutil.copytree(ROOT / EXAMPLE, job)
+        findings = json.loads(run("diagnose", job, "--json").stdout)["findings"]
+        text = run("diagnose", job).stdout
+        self.assertGreater(len(findings), 2)
+        for finding in findings:
+            self.assertIn(finding["basis"], ("measured", "inferred"))
+            self.assertIn(f"{finding['id']} {finding['title']} ({finding['basis']})", text)
+            self.assertIn(f"     $ {finding['next']}", text)
+            command = finding["next"].replace("paceline", str(PACELINE), 1)
+            done = subprocess.run(command, shell=True, cwd=self.folder, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, f"{command}: {done.stderr}")
+
     def test_a_run_against_itself_has_no_difference_from_traces_or_from_what_was_saved(self):
         saved, page = self.folder / "saved.json", self.folder / "page.html"
         self.assertEqual(run("diagnose", EXAMPLE, "--save", saved).returncode, 0)
