@@ -87,6 +87,13 @@ Profile profile_of(const trace::Trace& trace, const std::string& source) {
       }
     }
   }
+  if (path.late_start > 0 && !path.segments.empty()) {
+    const std::uint32_t first = *trace.ranks[path.segments.back().rank].rank;
+    Profile::Charge& charge = charges[{"host", "before the first step: it began later"}];
+    charge.time_of_rank.resize(profile.ranks);
+    charge.time_of_rank[first] = charge.time = path.late_start;
+    charge.count = 1;
+  }
   std::int64_t charged = 0;
   for (auto& [label, charge] : charges) {
     charge.group = label.group;

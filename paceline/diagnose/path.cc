@@ -31,6 +31,19 @@ std::vector<std::vector<Binding>> bindings(const Trace& trace) {
   return of_rank;
 }
 
+/// By how much `begin` of `rank` is behind the median of the other ranks' begins; 0 when it is not.
+std::int64_t late_start(const Trace& trace, std::uint32_t rank, std::int64_t begin) {
+  std::vector<std::int64_t> others;
+  for (std::uint32_t i = 0; i < trace.ranks.size(); ++i) {
+    if (i == rank || trace.ranks[i].slots.empty()) continue;
+    others.push_back(trace.clocks[i].align(trace.ranks[i].slots.front().begin));
+  }
+  if (others.empty()) return 0;
+  const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
+  std::nth_element(others.begin(), middle, others.end());
+  return std::max<std::int64_t>(trace.clocks[rank].align(begin) - *middle, 0);
+}
+
 }  // namespace
 
 CriticalPath critical_path(const Trace& trace) {
@@ -59,7 +72,7 @@ CriticalPath critical_path(const Trace& trace) {
     const auto after = std::partition_point(list.begin(), list.end(), [&](const Binding& b) { return b.end <= now; });
     if (after == list.begin() || std::prev(after)->end <= first) {
       add(rank, first, now);
-      path.length = last_end - trace.clocks[rank].align(first);
+      now = first;
       break;
     }
     const Binding& held = *std::prev(after);
@@ -70,12 +83,12 @@ CriticalPath critical_path(const Trace& trace) {
     const std::int64_t start = std::max(event.begin, trace.ranks[rank].slots.front().begin);
     add(rank, start, event.end);
     now = std::min(start, event.end);
-    if (now <= trace.ranks[rank].slots.front().begin) {
-      path.length = last_end - trace.clocks[rank].align(now);
-      break;
-    }
+    if (now <= trace.ranks[rank].slots.front().begin) break;
   }
-  path.clock_error = path.length - covered;
+  path.length = last_end - trace.clocks[rank].align(now);
+  path.late_start = late_start(trace, rank, now);
+  path.length += path.late_start;
+  path.clock_error = path.length - path.late_start - covered;
   return path;
 }
 

@@ -15,8 +15,9 @@ struct PathSegment {
 
 struct CriticalPath {
   std::vector<PathSegment> segments;  // latest first
-  std::int64_t length = 0;            // ns: from the begin of the path on its first rank to the end of the last step
-  std::int64_t clock_error = 0;       // length minus the sum of the segments: where clocks do not meet at a jump
+  std::int64_t late_start = 0;        // ns by which the path's first rank began later than the others' median
+  std::int64_t length = 0;       // ns: from there, or from the begin of the path when none, to the end of the last step
+  std::int64_t clock_error = 0;  // length minus late_start and segments: where clocks do not meet at a jump
 };
 
 /// Walks back from the end of the rank that ends last. Where the rank had to wait for a collective (nothing else ran

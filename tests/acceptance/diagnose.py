@@ -247,8 +247,10 @@ def large_cases(room, _):
                 raise RuntimeError(f"diagnose ended with {usage.status}")
             case.report(usage.peak_bytes / 1e6, "<=", 300 + 0.2 * 512, unit="MB", name="512 ranks: peak memory",
                         note=f"{usage.wall:.1f} s, {job.truth['events']} events")
-            diagnosis = job.diagnosis("--hosts", hosts_file(job))
+            saved = job.folder / "saved"
+            diagnosis = job.diagnosis("--hosts", hosts_file(job), "--save", saved)
             case.report(wrong(diagnosis.get("verdict"), job.truth) or "right", "==", "right", name="512 ranks: culprit")
+            case.report(saved.stat().st_size / 1e6, "<=", 1.0, unit="MB", name="512 ranks: size of the saved baseline")
 
 
     @room.case("a 5 GB trace of one rank: peak memory")
