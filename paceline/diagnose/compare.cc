@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "paceline/base/error.h"
 #include "paceline/diagnose/path.h"
@@ -17,11 +18,30 @@ using trace::SlotItem;
 
 struct Label {
   std::string group, what;
+  std::string op = {};
   auto operator<=>(const Label&) const = default;
 };
 
+/// The name of the process group of the collective called `name` that runs all through the slot; nothing when unknown.
+/// Names last from run to run, ranks do not.
+std::string group_in(const trace::RankSummary& rank, const trace::Slot& slot, base::NameId name) {
+  const auto after = std::partition_point(rank.collectives.begin(), rank.collectives.end(),
+                                          [&](const trace::CommEvent& event) { return event.begin <= slot.begin; });
+  for (auto event = after; event != rank.collectives.begin();) {
+    --event;
+    if (event->end < slot.end || event->name != name) continue;
+    if (event->group == base::kNone<base::NameId>) return {};
+    const std::string_view text = rank.names.text(event->group);
+    const std::size_t as = text.find(trace::kGroupAs);
+    return std::string(as == std::string_view::npos ? text : text.substr(as + trace::kGroupAs.size()));
+  }
+  return {};
+}
+
 /// What an item is, comparable between runs.
-Label label_of(const SlotItem& item, const base::InternTable& names, bool has_device) {
+Label label_of(const SlotItem& item, const trace::RankSummary& rank, const trace::Slot& slot) {
+  const base::InternTable& names = rank.names;
+  const bool has_device = rank.has_device;
   const auto text = [&](base::NameId id) {
     return id == base::kNone<base::NameId> ? std::string() : std::string(names.text(id));
   };
@@ -33,11 +53,14 @@ Label label_of(const SlotItem& item, const base::InternTable& names, bool has_de
     case Activity::kCompute: {
       if (item.name == base::kNone<base::NameId>) return {"kernels", "many small"};
       const bool known = has_device && item.op != base::kNone<base::NameId>;
-      return {"kernels", (known ? text(item.op) : name) + shape + inside};
+      std::string op = known ? text(item.op) : name;
+      return {"kernels", op + shape + inside, op};
     }
     case Activity::kCommunication: {
       trace::CollectiveKind kind = has_device ? trace::kind_of_kernel(name) : trace::kind_of_span(name);
-      return {"communication", std::string(trace::collective_name(kind)) + inside};
+      const std::string group = group_in(rank, slot, item.name);
+      return {"communication",
+              std::string(trace::collective_name(kind)) + (group.empty() ? "" : " of group " + group) + inside};
     }
     case Activity::kCopy:
       return {"copies", name + inside};
@@ -79,7 +102,7 @@ Profile profile_of(const trace::Trace& trace, const std::string& source) {
     for (; slot != rank.slots.end() && slot->end <= segment.end; ++slot) {
       for (std::uint32_t i = slot->items_begin; i < slot->items_end; ++i) {
         const SlotItem& item = rank.slot_items[i];
-        Profile::Charge& charge = charges[label_of(item, rank.names, rank.has_device)];
+        Profile::Charge& charge = charges[label_of(item, rank, *slot)];
         charge.time_of_rank.resize(profile.ranks);
         charge.time_of_rank[*rank.rank] += item.time;
         charge.time += item.time;
@@ -98,10 +121,18 @@ Profile profile_of(const trace::Trace& trace, const std::string& source) {
   for (auto& [label, charge] : charges) {
     charge.group = label.group;
     charge.what = label.what;
+    charge.op = label.op;
     charged += charge.time;
     profile.charges.push_back(std::move(charge));
   }
   profile.clock_error = profile.length - charged;
+  std::set<std::string_view> names;
+  for (const trace::RankSummary& rank : trace.ranks) {
+    for (const auto* totals : {&rank.operators, &rank.kernels}) {
+      for (const trace::NameTotal& total : *totals) names.insert(rank.names.text(total.name));
+    }
+  }
+  profile.names.assign(names.begin(), names.end());
   return profile;
 }
 
@@ -118,12 +149,14 @@ Json to_json(const Profile& profile) {
     for (std::size_t rank = 0; rank < charge.time_of_rank.size(); ++rank) {
       if (charge.time_of_rank[rank] != 0) ranks[std::to_string(rank)] = charge.time_of_rank[rank];
     }
-    json["charges"].push_back({{"group", charge.group},
-                               {"what", charge.what},
-                               {"time_ns", charge.time},
-                               {"count", charge.count},
-                               {"ranks", std::move(ranks)}});
+    Json row = {{"group", charge.group}, {"what", charge.what}};
+    if (!charge.op.empty()) row["op"] = charge.op;
+    row["time_ns"] = charge.time;
+    row["count"] = charge.count;
+    row["ranks"] = std::move(ranks);
+    json["charges"].push_back(std::move(row));
   }
+  json["names"] = profile.names;
   return json;
 }
 
@@ -140,6 +173,7 @@ Profile read_profile(const std::string& path) {
       Profile::Charge charge;
       charge.group = row.at("group");
       charge.what = row.at("what");
+      charge.op = row.value("op", "");
       charge.time = row.at("time_ns");
       charge.count = row.at("count");
       charge.time_of_rank.resize(profile.ranks);
@@ -149,6 +183,8 @@ Profile read_profile(const std::string& path) {
       }
       profile.charges.push_back(std::move(charge));
     }
+    profile.names = json.at("names").get<std::vector<std::string>>();
+    std::sort(profile.names.begin(), profile.names.end());
   } catch (const nlohmann::json::exception& fault) {
     throw Error(
         ErrorKind::kBadInput, path,
@@ -158,6 +194,10 @@ Profile read_profile(const std::string& path) {
 }
 
 namespace {
+
+bool knows(const Profile& profile, const std::string& op) {
+  return op.empty() || std::binary_search(profile.names.begin(), profile.names.end(), op);
+}
 
 /// The rank on which at least nine tenths of the change lies.
 std::int64_t rank_of_change(const Profile::Charge* before, const Profile::Charge* after, std::int64_t change) {
@@ -184,14 +224,15 @@ Comparison compare(const Profile& before, const Profile& after) {
   std::int64_t explained = 0;
   for (const auto& [label, pair] : rows) {
     Change change;
-    change.group = label.group;
+    const Profile::Charge& shown = pair.second == nullptr ? *pair.first : *pair.second;
+    change.group = !knows(before, shown.op) ? "added work" : !knows(after, shown.op) ? "removed work" : label.group;
     change.what = label.what;
     change.before = pair.first == nullptr ? 0 : per_step(pair.first->time, before.steps);
     change.after = pair.second == nullptr ? 0 : per_step(pair.second->time, after.steps);
     change.change = change.after - change.before;
     change.rank = rank_of_change(pair.first, pair.second, change.change);
-    Change& group = groups[label.group];
-    group.group = label.group;
+    Change& group = groups[change.group];
+    group.group = change.group;
     group.before += change.before;
     group.after += change.after;
     group.change += change.change;

@@ -13,6 +13,7 @@ namespace paceline::diagnose {
 struct Profile {
   struct Charge {
     std::string group;      // "kernels", "communication", "copies", "host", "input", "allocator", "gaps"
+    std::string op;         // of kernels: the operator that launched them, or the kernel itself when unknown
     std::string what;       // operator and shape, collective and layer, host operator, ...
     std::int64_t time = 0;  // ns on the path
     std::int64_t count = 0;
@@ -23,7 +24,8 @@ struct Profile {
   std::int64_t steps = 0;
   std::int64_t length = 0;  // ns of the path; the charges and clock_error add up to it
   std::int64_t clock_error = 0;
-  std::vector<Charge> charges;  // by group, then what
+  std::vector<Charge> charges;     // by group, then what
+  std::vector<std::string> names;  // of all operators and kernels on any rank, on the path or not; sorted
 };
 
 Profile profile_of(const trace::Trace& trace, const std::string& source);
@@ -47,7 +49,8 @@ struct Comparison {
 };
 
 /// Where the difference comes from. Operators match by name and shape, kernels by the operator that launched them, so
-/// that renamed kernels are no change. The runs may differ in ranks, steps and hosts.
+/// that renamed kernels are no change. Kernels of operators that the other run has nowhere are in the groups "added
+/// work" and "removed work". The runs may differ in ranks, steps and hosts.
 Comparison compare(const Profile& before, const Profile& after);
 
 base::Json to_json(const Comparison& comparison);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "paceline/base/error.h"
@@ -36,7 +37,7 @@ TEST(CriticalPath, TilesTheTimeFromTheFirstStepToTheLast) {
     plan.end_noise = 0;
     const trace::Trace trace = traced(plan);
     const CriticalPath path = critical_path(trace);
-    std::int64_t sum = path.clock_error;
+    std::int64_t sum = path.clock_error + path.late_start;
     for (const PathSegment& segment : path.segments) {
       EXPECT_LT(segment.begin, segment.end);
       sum += segment.end - segment.begin;
@@ -69,6 +70,43 @@ TEST(Compare, ChargesALateRankToWhatMadeItLate) {
   EXPECT_EQ(comparison.groups[0].group, "input");  // the job's late name is load_batch
   EXPECT_GE(static_cast<double>(comparison.groups[0].change), 0.95 * static_cast<double>(comparison.change));
   EXPECT_EQ(comparison.changes[0].rank, 3);
+}
+
+TEST(Compare, ARankThatBeganLaterIsChargedForIt) {
+  test_support::JobPlan plan;
+  plan.jitter = 1'000;
+  const Profile before = profile_of(traced(plan), "A");
+  plan.late_rank = 3;
+  plan.late_by = 6'000'000;
+  plan.lateness = test_support::Lateness::kLateStart;
+  const Comparison comparison = compare(before, profile_of(traced(plan), "B"));
+  EXPECT_NEAR(static_cast<double>(comparison.change), 6e6 / plan.steps, 0.1e6);
+  EXPECT_EQ(sum_of_groups(comparison), comparison.change);
+  EXPECT_EQ(comparison.changes[0].what, "before the first step: it began later");
+  EXPECT_EQ(comparison.changes[0].rank, 3);
+}
+
+TEST(Compare, TellsAddedWorkFromSlowerWork) {
+  Profile before;
+  before.ranks = 1;
+  before.steps = 1;
+  before.names = {"aten::add", "aten::mm", "aten::old"};
+  before.charges = {{"kernels", "aten::mm", "aten::mm [[2]]", 100, 1, {100}},
+                    {"kernels", "aten::old", "aten::old", 30, 1, {30}}};
+  before.length = 130;
+  Profile after = before;
+  after.names = {"aten::add", "aten::mm", "aten::new"};
+  // aten::add ran before, if not on the path; aten::mm has another shape.
+  after.charges = {{"kernels", "aten::add", "aten::add", 7, 1, {7}},
+                   {"kernels", "aten::mm", "aten::mm [[3]]", 150, 1, {150}},
+                   {"kernels", "aten::new", "aten::new", 20, 1, {20}}};
+  after.length = 177;
+  const Comparison comparison = compare(before, after);
+  std::map<std::string, std::int64_t> groups;
+  for (const Change& group : comparison.groups) groups[group.group] = group.change;
+  EXPECT_EQ(groups, (std::map<std::string, std::int64_t>{{"added work", 20}, {"kernels", 57}, {"removed work", -30}}));
+  EXPECT_EQ(comparison.not_explained, 0);
+  EXPECT_EQ(comparison.change, 47);
 }
 
 TEST(Compare, ASavedProfileIsReadAsItWas) {

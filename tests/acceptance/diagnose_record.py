@@ -20,10 +20,10 @@ def torch_python():
     return python
 
 
-def record(folder, *arguments):
+def record(folder, *arguments, options=("--measure-overhead",)):
     """(exit status, standard output, standard error) of the recorded job."""
-    command = [lib.COMMAND, "record", "--out", folder, "--wait", "6", "--steps", "12", "--measure-overhead", "--",
-               torch_python(), TRAIN, "spawn", "--steps", "22", *arguments]
+    command = [lib.COMMAND, "record", "--out", folder, "--wait", "6", "--steps", "12", *options, "--", torch_python(), TRAIN,
+               "spawn", "--steps", "22", *arguments]
     run = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
                          env=dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"), timeout=600)
     return run.returncode, run.stdout, run.stderr
@@ -53,3 +53,21 @@ def add_cases(room):
             case.report(whole, "<=", 50.0, unit="%", name="record: overhead of the whole command, CPU time",
                         note=f"{cost['command_cpu_s']:.2f} s against {cost['command_without_recording_cpu_s']:.2f} s")
             print(messages, file=sys.stderr, end="")
+
+    @room.case("record: a pair, share charged to rank 1's host")
+    def pair(case):
+        job = ("--ranks", "2", "--pin", "--width", "512")
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as parent:
+            before, after = pathlib.Path(parent, "before"), pathlib.Path(parent, "after")
+            for folder, arguments in ((before, ()), (after, ("--sleep-rank", "1", "--sleep-ms", "20"))):
+                status, _, messages = record(folder, *job, *arguments, options=())
+                if status != 0:
+                    raise RuntimeError(f"record ended with {status}: {messages.strip()}")
+            result = lib.paceline("compare", before, after).json
+        first = result["changes"][0]
+        case.report(f"{first['group']}, rank {first.get('rank')}", "==", "host, rank 1", name="record: a pair, first cause",
+                    note=f"{first['what']}; load average {load:.1f}: only a quiet machine counts")
+        share = sum(row["change_ns"] for row in result["changes"]
+                    if row["group"] in ("host", "input") and row.get("rank") == 1) / result["change_ns"]
+        case.report(share, ">=", 0.90, n=2 * 12, note=f"{result['change_ns'] / 1e6:.1f} ms; load average {load:.1f}")

@@ -23,6 +23,7 @@ def parse():
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--sleep-rank", type=int, default=-1)
     parser.add_argument("--sleep-ms", type=float, default=30)
+    parser.add_argument("--pin", action="store_true", help="each rank on a core of its own")
     parser.add_argument("--crash-rank", type=int, default=-1)
     parser.add_argument("--crash-step", type=int, default=3)
     parser.add_argument("--exit", type=int, default=0)
@@ -42,6 +43,9 @@ def batches(options):
 
 def train(rank, ranks, options):
     torch.manual_seed(0)
+    if options.pin:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
     width = options.width
     model = nn.Sequential(*[nn.Linear(width, width) for _ in range(4)])
     if ranks:

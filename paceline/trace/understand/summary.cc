@@ -359,11 +359,13 @@ class Reducer {
     return result;
   }
 
-  /// The annotation nearest around a host row, other than the step itself.
+  /// The annotation nearest around a host row, other than the step itself and those of communication libraries, which
+  /// say what is sent and not where in the model.
   NameId span_around(Row row) const {
     for (; row != kNoRow; row = parent_[row]) {
       const std::string_view name = trace_.name(row);
-      if (slices_.category[row] == Category::kUserAnnotation && !name.starts_with("ProfilerStep#")) {
+      if (slices_.category[row] == Category::kUserAnnotation && !name.starts_with("ProfilerStep#") &&
+          !is_communication_span(name)) {
         return slices_.name[row];
       }
     }
