@@ -21,7 +21,10 @@ namespace fs = std::filesystem;
 struct Options {
   std::vector<std::string> command;
   std::string out = "recording";
-  std::string steps = "5";
+  // Five whole steps are the least that tell a habit from a single event (diagnose), and the last one is often cut
+  // short. In simulated jobs whose rank is late by a seventh of the usual faults, 5 recorded steps found 4 of 8, 8
+  // found all.
+  std::string steps = "8";
   int wait = 5;
   bool wait_given = false;
   std::string stacks = "no";
@@ -43,7 +46,7 @@ void set_steps(const Options& options, Recording& recording) {
   const auto end = dash == std::string_view::npos ? begin : to_integer(text.substr(dash + 1));
   if (!begin || !end || *begin < 1 || *end < *begin) {
     throw Error(ErrorKind::kUsage, "--steps",
-                fmt::format("got '{}', expected a count such as 5 or a range such as 10-14; steps are numbered from 0, "
+                fmt::format("got '{}', expected a count such as 8 or a range such as 10-17; steps are numbered from 0, "
                             "and the first that can be recorded is 1",
                             text));
   }
@@ -160,7 +163,7 @@ void add_record(CLI::App& app, Run& chosen) {
       "Exit codes: the command's own (128 + n when signal n ended it); 2 usage, 3 the folder is not empty, or the\n"
       "command ended well and nothing was recorded, 5 system, 126 the command cannot be run, 127 it was not found.");
   command->add_option("--out", options->out, "Folder to record into, new or empty")->capture_default_str();
-  command->add_option("--steps", options->steps, "How many steps (5), or which (10-14)")->capture_default_str();
+  command->add_option("--steps", options->steps, "How many steps (8), or which (10-17)")->capture_default_str();
   CLI::Option* wait = command->add_option("--wait", options->wait, "Steps to leave alone first")
                           ->check(CLI::Range(1, 1'000'000'000))
                           ->capture_default_str();

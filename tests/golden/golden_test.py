@@ -9,7 +9,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-JOBS = ["examples/slow_rank"]
+# The excerpts are anonymised: make_excerpts.py.
+JOBS = ["examples/slow_rank", *sorted(f"tests/golden/excerpts/{folder.name}"
+                                      for folder in pathlib.Path(__file__).with_name("excerpts").iterdir())]
 
 
 def summary(result):
@@ -20,6 +22,7 @@ def summary(result):
         "steps": result["steps"],
         "median_step_ns": result["median_step_ns"],
         "late_rank": result["late_rank"],
+        "verdict": {key: result["verdict"][key] for key in ("kind", "class", "rank", "host", "pattern")},
         "findings": [{key: finding[key] for key in ("kind", "title", "cost_per_step_ns")}
                      for finding in result["findings"]],
         "causes": result["causes"],
@@ -48,7 +51,7 @@ def differences(expected, actual, path=""):
 def main(arguments):
     found = 0
     for job in JOBS:
-        stored = pathlib.Path(__file__).with_name(job.replace("/", "_") + ".json")
+        stored = pathlib.Path(__file__).with_name(job.removeprefix("tests/golden/").replace("/", "_") + ".json")
         text = subprocess.run([str(pathlib.Path(arguments[0]).resolve()), "diagnose", job, "--json"], cwd=ROOT, check=True,
                               stdout=subprocess.PIPE, text=True).stdout
         actual = summary(json.loads(text))
