@@ -199,15 +199,18 @@ bool knows(const Profile& profile, const std::string& op) {
   return op.empty() || std::binary_search(profile.names.begin(), profile.names.end(), op);
 }
 
-/// The rank on which at least nine tenths of the change lies.
-std::int64_t rank_of_change(const Profile::Charge* before, const Profile::Charge* after, std::int64_t change) {
+/// The rank on which at least nine tenths of the time lies; or of the change, when that is most of the time and the
+/// other ranks need no more than there was without it.
+std::int64_t rank_of_change(const Change& change, const Profile::Charge* before, const Profile::Charge* after,
+                            std::int64_t steps) {
   // Which rank the path runs on changes from run to run; the one that has the time now (or had it) is named.
-  const Profile::Charge* shown = change > 0 ? after : before;
-  if (shown == nullptr) return -1;
-  for (std::size_t rank = 0; rank < shown->time_of_rank.size(); ++rank) {
-    if (10 * shown->time_of_rank[rank] >= 9 * shown->time && shown->time > 0) return static_cast<std::int64_t>(rank);
-  }
-  return -1;
+  const Profile::Charge* shown = change.change > 0 ? after : before;
+  if (shown == nullptr || shown->time <= 0) return -1;
+  const auto most = std::max_element(shown->time_of_rank.begin(), shown->time_of_rank.end());
+  const std::int64_t size = std::abs(change.change);
+  const bool new_time = 2 * size >= per_step(shown->time, steps);
+  const bool holds = 10 * *most >= 9 * shown->time || (new_time && 10 * per_step(*most, steps) >= 9 * size);
+  return holds ? most - shown->time_of_rank.begin() : -1;
 }
 
 }  // namespace
@@ -230,7 +233,7 @@ Comparison compare(const Profile& before, const Profile& after) {
     change.before = pair.first == nullptr ? 0 : per_step(pair.first->time, before.steps);
     change.after = pair.second == nullptr ? 0 : per_step(pair.second->time, after.steps);
     change.change = change.after - change.before;
-    change.rank = rank_of_change(pair.first, pair.second, change.change);
+    change.rank = rank_of_change(change, pair.first, pair.second, change.change > 0 ? after.steps : before.steps);
     Change& group = groups[change.group];
     group.group = change.group;
     group.before += change.before;

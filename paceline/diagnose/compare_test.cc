@@ -86,6 +86,20 @@ TEST(Compare, ARankThatBeganLaterIsChargedForIt) {
   EXPECT_EQ(comparison.changes[0].rank, 3);
 }
 
+TEST(Compare, NamesTheRankOfNewTimeBesideTimeThatWasThereBefore) {
+  Profile before;
+  before.ranks = 2;
+  before.steps = 1;
+  before.charges = {{"host", "", "no operator", 3, 1, {1, 2}}};
+  before.length = 3;
+  Profile after = before;
+  after.charges = {{"host", "", "no operator", 23, 1, {3, 20}}};
+  after.length = 23;
+  EXPECT_EQ(compare(before, after).changes[0].rank, 1);
+  after.charges = {{"host", "", "no operator", 23, 1, {8, 15}}};
+  EXPECT_EQ(compare(before, after).changes[0].rank, -1);
+}
+
 TEST(Compare, TellsAddedWorkFromSlowerWork) {
   Profile before;
   before.ranks = 1;
