@@ -191,18 +191,12 @@ class Assembler {
       for (const Proto from : waits_for[to]) builder_.add_edge(task_of[from], first_task[to]);
     }
     for (StepTasks& step : job_.steps) {
-      const auto resolve = [&](TaskId& proto) {
-        if (proto != kNone<TaskId>) proto = task_of[base::index(proto)];
-      };
-      const auto first = static_cast<Proto>(index(step.end));
-      resolve(step.end);
-      if (step.begin != kNone<TaskId>) {
-        resolve(step.begin);
-        continue;
+      const Proto first = on_lane_[base::index(protos_[index(step.host_end)].lane)].front();
+      for (TaskId* const proto : {&step.begin, &step.host_end, &step.device_end}) {
+        if (*proto != kNone<TaskId>) *proto = task_of[index(*proto)];
       }
       // It begins with the recording: behind the gap before its lane's first task.
-      const Proto begin = on_lane_[base::index(protos_[first].lane)].front();
-      if (first_task[begin] != task_of[begin]) step.begin = first_task[begin];
+      if (step.begin == kNone<TaskId> && first_task[first] != task_of[first]) step.begin = first_task[first];
     }
     job_.graph = std::move(builder_).build();
     return std::move(job_);
@@ -741,11 +735,22 @@ class RankAssembler {
   void mark_steps() {
     if (!main_) return;
     const Thread& main = threads_[*main_];
-    for (const StepSummary& step : summary_.steps) {
-      StepTasks tasks{.rank = rank_, .number = step.number, .recorded = at(step.end) - at(step.begin)};
+    for (std::size_t i = 0; i < summary_.steps.size(); ++i) {
+      const StepSummary& step = summary_.steps[i];
+      StepTasks tasks{
+          .rank = rank_, .number = step.number, .recorded_begin = at(step.begin), .recorded_end = at(step.end)};
       const auto as_id = [](Proto proto) { return static_cast<TaskId>(proto); };
       tasks.begin = as_id(over_at(main, step.begin));
-      tasks.end = as_id(over_at(main, step.end));
+      tasks.host_end = as_id(over_at(main, step.end));
+      for (const Stream& stream : streams_) {
+        for (const DeviceTask& task : stream.tasks) {
+          const ProtoTask& proto = job_.protos_[task.proto];
+          if (proto.step != static_cast<std::int32_t>(i)) continue;
+          if (tasks.device_end != kNone<TaskId> && proto.end < job_.protos_[index(tasks.device_end)].end) continue;
+          tasks.device_end = as_id(task.proto);
+          tasks.recorded_end = std::max(tasks.recorded_end, proto.end);
+        }
+      }
       job_.job_.steps.push_back(tasks);
     }
   }

@@ -15,13 +15,15 @@ struct EventRef {
   Row row = kNoRow;
 };
 
-/// A step of one rank in the graph: it lasts from the end of `begin` to the end of `end`.
+/// A step of one rank in the graph. It is over when the thread that drives it has ended it and the device has done what
+/// was launched in it, and lasts from the end of the step before it, the first one from the end of `begin`.
 struct StepTasks {
   std::uint32_t rank = 0;
   std::int64_t number = -1;
   taskgraph::TaskId begin = base::kNone<taskgraph::TaskId>;  // kNone: from 0 on
-  taskgraph::TaskId end = base::kNone<taskgraph::TaskId>;
-  std::int64_t recorded = 0;  // ns
+  taskgraph::TaskId host_end = base::kNone<taskgraph::TaskId>;
+  taskgraph::TaskId device_end = base::kNone<taskgraph::TaskId>;  // kNone: nothing ran on a device
+  std::int64_t recorded_begin = 0, recorded_end = 0;              // ns since JobGraph::origin
 };
 
 /// What is known of the dependencies of a recorded job.
