@@ -178,6 +178,7 @@ class Builder {
   explicit Builder(std::shared_ptr<base::InternTable> names);
 
   NameId intern(std::string_view text) { return names_->intern(text); }
+  std::string_view text(NameId name) const { return name == base::kNone<NameId> ? "" : names_->text(name); }
   LaneId add_lane(Lane lane);
   ResourceId add_resource(Resource resource);
   /// Behind the tasks that its lane has so far.

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "paceline/base/statistics.h"
@@ -63,6 +64,7 @@ class Assembler {
       job_.origin = std::min(job_.origin, trace_.clocks[r].align(*std::min_element(starts.begin(), starts.end())));
     }
     for (std::uint32_t r = 0; r < rows_.size(); ++r) add_rank(r);
+    if (options_.model == GraphModel::kFull) add_hidden_waits();
     join_collectives();
     return emit();
   }
@@ -81,6 +83,55 @@ class Assembler {
     return builder_.add_lane(std::move(lane));
   }
   void depend(Proto from, Proto to) { edges_.push_back({from, to}); }
+
+  /// Work on a device: the same work in every step and rank has the same `work`.
+  struct DeviceWork {
+    Proto proto;
+    std::int64_t launched;
+    std::tuple<NameId, NameId, std::uint32_t> work;  // name, scope, the how-manieth of these in its step
+  };
+
+  /// Between streams only the wait that decided a start shows. What one rank waited for in one step the others wait for
+  /// too, where they came later anyway.
+  void add_hidden_waits() {
+    using Source = std::pair<NameId, NameId>;
+    std::map<std::tuple<NameId, NameId, std::uint32_t>, std::set<Source>> waits;
+    std::map<Proto, const DeviceWork*> work_of;
+    for (const auto& rank : device_work_) {
+      for (const DeviceWork& work : rank) work_of[work.proto] = &work;
+    }
+    std::set<std::pair<Proto, Proto>> known;
+    for (const auto& [from, to] : inferred_) {
+      waits[work_of.at(to)->work].insert({protos_[from].name, protos_[from].scope});
+      known.insert({from, to});
+    }
+    for (const auto& rank : device_work_) {
+      std::map<std::pair<Source, std::int32_t>, std::vector<const DeviceWork*>> sources;  // by launch
+      for (const DeviceWork& work : rank) {
+        sources[{{protos_[work.proto].name, protos_[work.proto].scope}, protos_[work.proto].step}].push_back(&work);
+      }
+      for (auto& [of, list] : sources) {
+        std::sort(list.begin(), list.end(),
+                  [](const DeviceWork* a, const DeviceWork* b) { return a->launched < b->launched; });
+      }
+      for (const DeviceWork& work : rank) {
+        const auto found = waits.find(work.work);
+        if (found == waits.end()) continue;
+        for (const Source& source : found->second) {
+          const auto list = sources.find({source, protos_[work.proto].step});
+          if (list == sources.end()) continue;
+          const auto after = std::partition_point(list->second.begin(), list->second.end(),
+                                                  [&](const DeviceWork* w) { return w->launched < work.launched; });
+          if (after == list->second.begin()) continue;
+          const Proto from = (*std::prev(after))->proto;
+          if (protos_[from].lane == protos_[work.proto].lane || known.contains({from, work.proto})) continue;
+          if (protos_[from].end > protos_[work.proto].begin) continue;
+          depend(from, work.proto);
+          ++job_.quality.inferred;
+        }
+      }
+    }
+  }
 
   /// Members of a collective meet: what they do together starts when the last is there and ends at the first end.
   void join_collectives() {
@@ -216,6 +267,8 @@ class Assembler {
   std::vector<ProtoTask> protos_;
   std::vector<std::vector<Proto>> on_lane_;
   std::vector<std::pair<Proto, Proto>> edges_;
+  std::vector<std::vector<DeviceWork>> device_work_;                       // of each rank
+  std::vector<std::pair<Proto, Proto>> inferred_;                          // edges between streams that decided a start
   std::map<std::pair<std::uint32_t, std::uint32_t>, Proto> member_proto_;  // (rank, event)
   NameId gap_names_[taskgraph::kTaskKinds] = {};
 };
@@ -629,7 +682,68 @@ class RankAssembler {
     for (const Stream& stream : streams_) {
       for (std::size_t i = 0; i < stream.tasks.size(); ++i) tie_kernel(stream, i, typical, launch);
     }
-    if (full()) find_synchronisations();
+    if (!full()) return;
+    wait_for_computation();
+    find_synchronisations();
+    note_device_work();
+  }
+
+  void note_device_work() {
+    std::vector<Assembler::DeviceWork> list;
+    for (const Stream& stream : streams_) {
+      for (const DeviceTask& task : stream.tasks) list.push_back({task.proto, task.launched, {}});
+    }
+    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.launched < b.launched; });
+    std::map<std::tuple<NameId, NameId, std::int32_t>, std::uint32_t> seen;
+    for (auto& work : list) {
+      const ProtoTask& proto = job_.protos_[work.proto];
+      work.work = {proto.name, proto.scope, seen[{proto.name, proto.scope, proto.step}]++};
+    }
+    job_.device_work_.push_back(std::move(list));
+  }
+
+  /// A process group lets its stream wait for what was launched on the current one before the collective was issued
+  /// (c10d::ProcessGroupNCCL: an event recorded there). Not so where the record shows collectives of the kind that
+  /// started earlier: prefetched all-gathers depend on no computation.
+  void wait_for_computation() {
+    struct Candidate {
+      Proto from, to;
+      std::pair<NameId, std::string> of;
+    };
+    std::vector<Candidate> candidates;
+    std::map<std::pair<NameId, std::string>, std::pair<int, int>> votes;  // for, against
+    for (const Stream& stream : streams_) {
+      const Stream* computation = nullptr;
+      std::int64_t most = 0;
+      for (const Stream& other : streams_) {
+        std::int64_t time = 0;
+        for (const DeviceTask& task : other.tasks) {
+          const ProtoTask& proto = job_.protos_[task.proto];
+          if (proto.kind == TaskKind::kCompute) time += proto.duration;
+        }
+        if (other.device == stream.device && time > most) computation = &other, most = time;
+      }
+      if (computation == nullptr || computation == &stream) continue;
+      for (const DeviceTask& task : stream.tasks) {
+        const ProtoTask& proto = job_.protos_[task.proto];
+        if (proto.kind != TaskKind::kCollective || task.launched == INT64_MIN) continue;
+        const auto after = std::partition_point(computation->tasks.begin(), computation->tasks.end(),
+                                                [&](const DeviceTask& t) { return t.launched < task.launched; });
+        if (after == computation->tasks.begin()) continue;
+        const std::string_view scope = job_.builder_.text(proto.scope);
+        Candidate candidate{
+            std::prev(after)->proto, task.proto, {proto.name, std::string(scope.substr(0, scope.find_first_of("(|")))}};
+        const bool fits = job_.protos_[candidate.from].end <= proto.begin;
+        ++(fits ? votes[candidate.of].first : votes[candidate.of].second);
+        if (fits) candidates.push_back(std::move(candidate));
+      }
+    }
+    for (const Candidate& candidate : candidates) {
+      const auto& [fit, against] = votes[candidate.of];
+      if (20 * against > fit + against) continue;
+      job_.depend(candidate.from, candidate.to);
+      ++job_.job_.quality.inferred;
+    }
   }
 
   /// From the call to the kernel, and from another stream where only that explains when it began.
@@ -646,6 +760,7 @@ class RankAssembler {
     if (full() && from_call != INT64_MIN && kernel.begin - std::max(ready, from_call + typical) > kMeets / 4) {
       if (const Proto other = meets(stream, device, kernel.begin); other != kNoProto) {
         job_.depend(other, device.proto);
+        job_.inferred_.emplace_back(other, device.proto);
         ++job_.job_.quality.inferred;
         ready = std::max(ready, job_.protos_[other].end);
       }
