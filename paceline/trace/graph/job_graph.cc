@@ -35,6 +35,9 @@ constexpr std::int64_t kQueued = 100'000;
 constexpr std::int64_t kMeets = 12'000;
 /// Daydream's nominal network: 100 Gbit/s at 85 %, as dPRO's code has it for its baseline.
 constexpr double kDaydreamBytesPerNs = 0.85 * 100 / 8;
+/// dPRO keeps idle time between two tasks of a device as part of the first, up to 1000 us (the thresholds of its
+/// collector); what is longer must come out of its graph.
+constexpr std::int64_t kDproGap = 1'000'000;
 
 using Proto = std::uint32_t;
 constexpr Proto kNoProto = 0xFFFFFFFFu;
@@ -195,7 +198,9 @@ class Assembler {
     std::vector<TaskId> first_task(protos_.size(), kNone<TaskId>);  // the gap before it, or itself
     std::vector<TaskId> task_of(protos_.size(), kNone<TaskId>);
     const auto add_task = [&](const ProtoTask& proto, std::int64_t begin) {
-      const TaskId id = builder_.add_task({.duration = proto.duration,
+      const bool is_gap = proto.kind == TaskKind::kHostGap && proto.collective == kNone<CollectiveId>;
+      const bool kept = !is_gap || keeps_gap(proto.duration, begin == 0);
+      const TaskId id = builder_.add_task({.duration = kept ? proto.duration : 0,
                                            .lane = proto.lane,
                                            .name = proto.name,
                                            .scope = proto.scope,
@@ -208,7 +213,7 @@ class Assembler {
     const auto add_with_gap = [&](Proto p, std::int64_t ready) {
       const ProtoTask& proto = protos_[p];
       for (const Proto from : waits_for[p]) ready = std::max(ready, protos_[from].end);
-      if (proto.begin > ready) {
+      if (proto.begin > ready && keeps_gap(proto.begin - ready, ready == 0)) {
         ProtoTask gap = proto;
         gap.duration = proto.begin - ready;
         gap.source.row = kNoRow;
@@ -251,6 +256,10 @@ class Assembler {
     }
     job_.graph = std::move(builder_).build();
     return std::move(job_);
+  }
+
+  bool keeps_gap(std::int64_t length, bool first) const {
+    return options_.model == GraphModel::kFull || first || length <= kDproGap;
   }
 
   static TaskKind gap_kind(const ProtoTask& proto, std::int64_t length, bool first) {
