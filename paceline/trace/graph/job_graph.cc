@@ -254,6 +254,7 @@ class Assembler {
       // It begins with the recording: behind the gap before its lane's first task.
       if (step.begin == kNone<TaskId> && first_task[first] != task_of[first]) step.begin = first_task[first];
     }
+    for (Gradient& gradient : job_.gradients) gradient.ready = task_of[index(gradient.ready)];
     job_.graph = std::move(builder_).build();
     return std::move(job_);
   }
@@ -322,6 +323,7 @@ class RankAssembler {
     tie_gloo();
     find_members();
     mark_steps();
+    find_gradients();
   }
 
  private:
@@ -877,6 +879,51 @@ class RankAssembler {
       }
       job_.job_.steps.push_back(tasks);
     }
+  }
+
+  /// A gradient is ready when its operator is over, on a device when what was launched until then is done.
+  void find_gradients() {
+    std::vector<Row> rows;
+    for (Row row = 0; row < slices_.size(); ++row) {
+      const bool shaped = slices_.category[row] == Category::kCpuOp && slices_.shapes[row] != kNone<NameId>;
+      if (shaped && trace_.name(row) == "torch::autograd::AccumulateGrad") rows.push_back(row);
+    }
+    std::stable_sort(rows.begin(), rows.end(), [&](Row a, Row b) { return slices_.end(a) < slices_.end(b); });
+    for (const Row row : rows) {
+      const Thread* const thread = thread_of(row);
+      const std::int32_t step = step_at(slices_.start[row]);
+      if (thread == nullptr || step < 0) continue;
+      Proto ready = over_at(*thread, slices_.end(row));
+      for (const Stream& stream : streams_) {
+        const auto after = std::partition_point(stream.tasks.begin(), stream.tasks.end(),
+                                                [&](const DeviceTask& t) { return t.launched < slices_.end(row); });
+        if (after == stream.tasks.begin()) continue;
+        const Proto last = std::prev(after)->proto;
+        const bool computes = job_.protos_[last].kind == TaskKind::kCompute;
+        if (computes && (ready == kNoProto || job_.protos_[last].end > job_.protos_[ready].end)) ready = last;
+      }
+      if (ready == kNoProto) continue;
+      job_.job_.gradients.push_back({.rank = rank_,
+                                     .step = step,
+                                     .ready = static_cast<TaskId>(ready),
+                                     .elements = elements_of(trace_.names.text(slices_.shapes[row]))});
+    }
+  }
+
+  /// Of the first shape in "[[10, 320]]".
+  static std::int64_t elements_of(std::string_view shapes) {
+    std::int64_t product = 1, number = -1;
+    for (const char c : shapes) {
+      if (c >= '0' && c <= '9') {
+        number = std::max<std::int64_t>(number, 0) * 10 + (c - '0');
+        if (number > INT32_MAX) return 0;
+      } else if (c != '[' && c != ' ') {
+        if (number >= 0 && __builtin_mul_overflow(product, number, &product)) return 0;
+        number = -1;
+        if (c == ']') break;
+      }
+    }
+    return product;
   }
 
   Assembler& job_;

@@ -26,6 +26,14 @@ struct StepTasks {
   std::int64_t recorded_begin = 0, recorded_end = 0;              // ns since JobGraph::origin
 };
 
+/// A parameter's gradient as it became ready: torch::autograd::AccumulateGrad with its shape.
+struct Gradient {
+  std::uint32_t rank = 0;
+  std::int32_t step = -1;                                    // index
+  taskgraph::TaskId ready = base::kNone<taskgraph::TaskId>;  // the task that ends with it
+  std::int64_t elements = 0;
+};
+
 /// What is known of the dependencies of a recorded job.
 struct GraphQuality {
   std::uint32_t launches = 0;      // edges from a call to its kernel
@@ -43,6 +51,7 @@ struct JobGraph {
   std::vector<EventRef> source;              // per task
   std::vector<std::int64_t> recorded_start;  // per task, ns on the job's clock since `origin`
   std::vector<StepTasks> steps;              // by rank, then order
+  std::vector<Gradient> gradients;           // by rank, then the time at which they were ready; needs shapes recorded
   std::int64_t origin = 0;                   // the job's clock at 0
   GraphQuality quality;
 };
