@@ -105,9 +105,10 @@ Delta rebucket(const trace::JobGraph& job, const GradientSync& sync, const Bucke
   std::map<std::pair<std::uint32_t, std::int32_t>, std::vector<TaskId>> ready;  // of each rank and step
   for (const Gradient& gradient : job.gradients) ready[{gradient.rank, gradient.step}].push_back(gradient.ready);
   for (std::size_t s = 0; s < sync.of_step.size(); ++s) {
-    // Of each rank: the lane on which its members stand, the first of them, and who waits for them.
+    // Of each rank: its last member so far on each lane that carried some (gloo has two threads), and who waits for
+    // them.
     struct Rank {
-      TaskId first = kNone<TaskId>;
+      std::vector<TaskId> last;
       std::set<TaskId> waiting;
     };
     std::map<std::uint32_t, Rank> ranks;
@@ -116,17 +117,19 @@ Delta rebucket(const trace::JobGraph& job, const GradientSync& sync, const Bucke
     for (const CollectiveId id : sync.of_step[s]) {
       for (const TaskId member : graph.members(id)) {
         Rank& rank = ranks[graph.lane(graph.lane(member)).rank];
-        if (rank.first == kNone<TaskId>) rank.first = member;
+        const auto on_lane = [&](TaskId other) { return graph.lane(other) == graph.lane(member); };
+        if (std::none_of(rank.last.begin(), rank.last.end(), on_lane)) rank.last.push_back(member);
         for (const TaskId successor : graph.successors(member)) {
           if (!members.contains(successor)) rank.waiting.insert(successor);
         }
         delta.removed.push_back(member);
       }
     }
-    std::map<std::uint32_t, TaskId> last;
-    for (const auto& [r, rank] : ranks) last[r] = rank.first;
-    std::uint32_t begin = 0;
     if (ranks.empty()) continue;
+    std::size_t lanes = SIZE_MAX;
+    for (const auto& [r, rank] : ranks) lanes = std::min(lanes, rank.last.size());
+    std::uint32_t begin = 0;
+    std::size_t bucket = 0;
     for (const std::uint32_t end : plan.ends) {
       std::int64_t bytes = 0;
       for (std::uint32_t g = begin; g < end; ++g) bytes += sync.bytes[g];
@@ -134,12 +137,14 @@ Delta rebucket(const trace::JobGraph& job, const GradientSync& sync, const Bucke
       row.bytes = bytes;
       row.transfer = sync.cost.time(bytes);
       Delta::AddedCollective collective{.collective = row, .members = {}};
-      for (const auto& [r, rank] : ranks) {
-        taskgraph::Task task = graph.task(rank.first);
+      for (auto& [r, rank] : ranks) {
+        TaskId& last = rank.last[bucket % lanes];
+        taskgraph::Task task =
+            index(last) < graph.size() ? graph.task(last) : delta.added[index(last) - graph.size()].task;
         task.duration = 0;
         const auto id = static_cast<TaskId>(graph.size() + delta.added.size());
-        delta.added.push_back({.task = task, .behind = last[r]});
-        last[r] = id;
+        delta.added.push_back({.task = task, .behind = last});
+        last = id;
         collective.members.push_back(id);
         const auto& list = ready.at({r, static_cast<std::int32_t>(s)});
         delta.added_edges.push_back({list[list.size() - sync.bytes.size() + end - 1], id});
@@ -147,6 +152,7 @@ Delta rebucket(const trace::JobGraph& job, const GradientSync& sync, const Bucke
       }
       delta.collectives.push_back(std::move(collective));
       begin = end;
+      ++bucket;
     }
   }
   return delta;
