@@ -52,6 +52,46 @@ void check(const TaskGraph& graph, const Delta& delta) {
   }
 }
 
+Delta join(const TaskGraph& graph, const Delta& first, const Delta& second) {
+  Delta both = first;
+  const auto moved = [&](TaskId task) {
+    const bool added = task != kNone<TaskId> && index(task) >= graph.size();
+    return added ? static_cast<TaskId>(index(task) + first.added.size()) : task;
+  };
+  const auto shorter = [](auto& mine, const auto& other, auto count, auto rename) {
+    std::unordered_map<std::decay_t<decltype(mine[0].first)>, std::int64_t> times(mine.begin(), mine.end());
+    for (const auto& [id, time] : mine) times[id] = time;  // the last one counts
+    for (const auto& [id, time] : other) {
+      const auto found = times.find(rename(id));
+      if (index(id) < count && found != times.end() && found->second <= time) continue;
+      mine.emplace_back(rename(id), time);
+    }
+  };
+  shorter(both.durations, second.durations, graph.size(), moved);
+  const auto collectives = graph.collectives().size();
+  shorter(both.transfers, second.transfers, collectives, [&](CollectiveId id) {
+    return index(id) < collectives ? id : static_cast<CollectiveId>(index(id) + first.collectives.size());
+  });
+  both.removed.insert(both.removed.end(), second.removed.begin(), second.removed.end());
+  std::sort(both.removed.begin(), both.removed.end());
+  both.removed.erase(std::unique(both.removed.begin(), both.removed.end()), both.removed.end());
+  for (const Edge& edge : second.removed_edges) {
+    if (std::find(both.removed_edges.begin(), both.removed_edges.end(), edge) == both.removed_edges.end()) {
+      both.removed_edges.push_back(edge);
+    }
+  }
+  for (Delta::AddedTask added : second.added) {
+    added.behind = moved(added.behind);
+    both.added.push_back(std::move(added));
+  }
+  for (Delta::AddedCollective collective : second.collectives) {
+    for (TaskId& member : collective.members) member = moved(member);
+    both.collectives.push_back(std::move(collective));
+  }
+  for (const Edge& edge : second.added_edges) both.added_edges.push_back({moved(edge.from), moved(edge.to)});
+  return both;
+}
+
 LanePatch::LanePatch(const TaskGraph& graph, const Delta& delta) : graph_(graph) {
   const auto lane_of = [&](TaskId task) {
     return index(task) < graph.size() ? graph.lane(task) : delta.added[index(task) - graph.size()].task.lane;

@@ -35,6 +35,10 @@ struct Delta {
   }
 };
 
+/// Both edits at once, each made of the graph by itself: where both change a duration or a transfer the shorter counts,
+/// what either removes is gone. O(edits log edits).
+Delta join(const TaskGraph& graph, const Delta& first, const Delta& second);
+
 /// Throws Error(kBadInput) when the edit names what is not there, or removes something twice. O(edit log edit).
 void check(const TaskGraph& graph, const Delta& delta);
 
