@@ -167,7 +167,7 @@ Forecast forecast(const JobGraph& job, const Delta& delta, std::uint64_t seed) {
   result.by_kind_before = path_by_kind(job.graph, steps);
   result.by_kind_after = path_by_kind(edited, steps);
   if (result.before.value > 0) {
-    result.gpu_hours_per_day = 24.0 * static_cast<double>(ranks.size()) * static_cast<double>(result.gain.value) /
+    result.device_hours_per_day = 24.0 * static_cast<double>(ranks.size()) * static_cast<double>(result.gain.value) /
                                static_cast<double>(result.before.value);
   }
   return result;
@@ -187,7 +187,7 @@ base::Json to_json(const Forecast& forecast, const JobGraph& job, const std::vec
   json["before"] = range(forecast.before);
   json["after"] = range(forecast.after);
   json["gain"] = range(forecast.gain);
-  json["gpu_hours_per_day"] = forecast.gpu_hours_per_day;
+  json["device_hours_per_day"] = forecast.device_hours_per_day;
   for (std::size_t k = 0; k < forecast.by_kind_before.size(); ++k) {
     json["critical_path"].push_back({{"kind", taskgraph::kind_name(static_cast<TaskKind>(k))},
                                      {"before_ns", forecast.by_kind_before[k]},

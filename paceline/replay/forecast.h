@@ -23,7 +23,7 @@ struct Forecast {
   std::size_t steps = 0;                                    // of the job
   bool has_range = false;                                   // false: one step alone does not tell how much work varies
   std::vector<std::int64_t> by_kind_before, by_kind_after;  // ns a step of the critical path, by taskgraph::TaskKind
-  double gpu_hours_per_day = 0;  // saved when the job runs all day on the devices that were recorded
+  double device_hours_per_day = 0;  // saved when the job runs all day on the ranks that were recorded
 };
 
 /// Times of the job's steps in a replay whose ends are ends[task * stride + offset]: a step is over when the last rank

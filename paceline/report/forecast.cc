@@ -30,9 +30,9 @@ std::string step_lines(const Forecast& forecast) {
   std::string text = fmt::format("  step now        {}, recorded {:.2f} ms\n",
                                  range_text(forecast.before, forecast.has_range), ms(forecast.recorded));
   text += fmt::format("  step then       {}\n", range_text(forecast.after, forecast.has_range));
-  text += fmt::format("  gain            {}, {:.1f} % of the step, {:.1f} GPU-hours per day\n",
+  text += fmt::format("  gain            {}, {:.1f} % of the step, {:.1f} device-hours per day\n",
                       range_text(forecast.gain, forecast.has_range), share(forecast.gain.value, forecast.before.value),
-                      forecast.gpu_hours_per_day);
+                      forecast.device_hours_per_day);
   if (!forecast.has_range) text += "  one step alone does not tell how much work varies: no range\n";
   return text;
 }

@@ -72,11 +72,13 @@ std::optional<GradientSync> find_gradient_sync(const trace::JobGraph& job, std::
     std::sort(list.begin(), list.end());
     std::int64_t carried = 0;
     for (const auto& [begin, id] : list) carried += graph.collective(id).bytes;
-    if (carried != total * 4 && carried != total * 2) {
+    // A scalar has no shape to count, and some are reduced by themselves.
+    const auto carries = [&](std::int64_t of_one) { return std::abs(carried - total * of_one) * 1000 <= carried; };
+    if (!carries(4) && !carries(2)) {
       why = fmt::format("the all-reduces of a step carry {} bytes, its gradients are {} elements", carried, total);
       continue;
     }
-    element_bytes = carried / total;
+    element_bytes = carries(4) ? 4 : 2;
     sync.of_step.resize(std::max<std::size_t>(sync.of_step.size(), static_cast<std::size_t>(step) + 1));
     for (const auto& [begin, id] : list) sync.of_step[static_cast<std::size_t>(step)].push_back(id);
   }
