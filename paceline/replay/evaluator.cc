@@ -1,8 +1,8 @@
 #include "paceline/replay/evaluator.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
-#include <queue>
 #include <unordered_map>
 
 #include "paceline/base/error.h"
@@ -13,75 +13,67 @@ using base::kNone;
 using taskgraph::Edge;
 using taskgraph::LanePatch;
 
-namespace {
-
-/// Values by id of which few differ from a default at a time: forgets all in O(1).
-template <class Value>
-class Sparse {
- public:
-  void reset(std::size_t size) {
-    if (values_.size() < size) values_.resize(size), stamps_.resize(size, 0);
-    ++now_;
-  }
-  bool has(std::uint32_t i) const { return stamps_[i] == now_; }
-  Value get(std::uint32_t i, Value otherwise) const { return has(i) ? values_[i] : otherwise; }
-  void set(std::uint32_t i, Value value) { values_[i] = value, stamps_[i] = now_; }
-
- private:
-  std::vector<Value> values_;
-  std::vector<std::uint32_t> stamps_;
-  std::uint32_t now_ = 0;
-};
-
-}  // namespace
-
 struct Evaluator::Impl {
-  /// A task whose ready time may have changed, or a collective whose transfer may; in the order in which the graph's
-  /// pass would come to it. Any order gives the right result on an acyclic graph, a good one does so in one visit each.
-  struct Visit {
-    std::uint64_t position;
-    std::uint32_t id;
-    bool collective;
-    bool operator>(const Visit& other) const {
-      return position != other.position ? position > other.position : id > other.id;
-    }
-  };
-
-  explicit Impl(const TaskGraph& g) : graph(g), base(replay(g)) {
-    position.resize(graph.size());
+  explicit Impl(const TaskGraph& g) : graph(g), base(replay(g)), start(base.start), end(base.end) {
+    duration.assign(graph.durations().begin(), graph.durations().end());
+    for (const taskgraph::Collective& collective : graph.collectives()) transfer.push_back(collective.transfer);
     const auto order = graph.topological_order();
+    position.resize(graph.size());
     for (std::size_t i = 0; i < order.size(); ++i) position[index(order[i])] = static_cast<std::uint32_t>(i);
+    last_member.assign(graph.collectives().size(), 0);
     for (std::uint32_t i = 0; i < graph.size(); ++i) {
       const auto task = static_cast<TaskId>(i);
       if (graph.successors(task).empty() && graph.after(task) == kNone<TaskId>) terminals.push_back(task);
+      if (const CollectiveId id = graph.collective(task); id != kNone<CollectiveId>) {
+        last_member[index(id)] = std::max(last_member[index(id)], position[i]);
+      }
     }
+    pending.assign(graph.size() / 64 + 1, 0);
+    mark.assign(graph.size(), 0);
+    collective_pending.assign(graph.collectives().size(), 0);
   }
 
   const TaskGraph& graph;
-  Timeline base;
-  std::vector<std::uint32_t> position;  // in topological order
-  std::vector<TaskId> terminals;        // nothing waits for them: one of them ends last
+  const Timeline base;
+  std::vector<std::uint32_t> position;     // in topological order
+  std::vector<std::uint32_t> last_member;  // of each collective: the position at which the graph's pass completes it
+  std::vector<TaskId> terminals;           // nothing waits for them: one of them ends last
+
+  // As in the graph but for what the edit at hand changed, which `changed` lists so that it can be put back. Added
+  // tasks and collectives stand behind the graph's.
+  std::vector<std::int64_t> start, end, duration, transfer;
+  std::vector<TaskId> changed;
+  std::vector<CollectiveId> changed_transfers;
+  enum Mark : std::uint8_t { kRemoved = 1, kEdgesIn = 2, kEdgesOut = 4, kQueued = 8, kChanged = 16 };
+  std::vector<std::uint8_t> mark;
 
   // Of the edit at hand.
   const Delta* delta = nullptr;
   const LanePatch* patch = nullptr;  // null: no structure changed
-  Sparse<std::int64_t> new_start, new_end, new_duration, new_transfer;
-  Sparse<std::uint64_t> place;  // of added tasks and collectives
-  Sparse<char> removed, queued_task, queued_collective;
-  Sparse<char> odd_in, odd_out;  // edges to or from it changed
   std::unordered_map<TaskId, std::vector<TaskId>> added_in, added_out, dropped_in;
   std::unordered_map<TaskId, CollectiveId> added_member;
-  std::priority_queue<Visit, std::vector<Visit>, std::greater<>> queue;
   std::vector<TaskId> lost_successors;
   std::size_t reached = 0;
 
+  // What is to be looked at: a bit for each position, scanned upwards, so that most tasks are looked at once, behind
+  // all they wait for; and a list for what is added. Any order gives the right result on an acyclic graph.
+  std::vector<std::uint64_t> pending;
+  std::size_t word = 0;  // no bit is set in the words before
+  std::vector<std::uint8_t> collective_pending;
+  std::vector<TaskId> added_queue;
+  std::vector<CollectiveId> added_collectives;
+
   bool is_added(TaskId task) const { return index(task) >= graph.size(); }
-  std::int64_t end(TaskId task) const { return new_end.get(index(task), is_added(task) ? 0 : base.end[index(task)]); }
-  std::int64_t start(TaskId task) const {
-    return new_start.get(index(task), is_added(task) ? 0 : base.start[index(task)]);
+  bool is_added(CollectiveId id) const { return index(id) >= graph.collectives().size(); }
+  bool has(TaskId task, Mark flag) const { return (mark[index(task)] & flag) != 0; }
+  void set(TaskId task, Mark flag) {
+    change(task);
+    mark[index(task)] |= flag;
   }
-  std::int64_t duration(TaskId task) const {
-    return new_duration.get(index(task), is_added(task) ? 0 : graph.duration(task));
+  void change(TaskId task) {
+    if (has(task, kChanged)) return;
+    mark[index(task)] |= kChanged;
+    changed.push_back(task);
   }
   TaskId before(TaskId task) const { return patch ? patch->before(task) : graph.before(task); }
   TaskId after(TaskId task) const { return patch ? patch->after(task) : graph.after(task); }
@@ -91,144 +83,157 @@ struct Evaluator::Impl {
     return found == added_member.end() ? kNone<CollectiveId> : found->second;
   }
   std::span<const TaskId> members(CollectiveId id) const {
-    if (index(id) < graph.collectives().size()) return graph.members(id);
+    if (!is_added(id)) return graph.members(id);
     return delta->collectives[index(id) - graph.collectives().size()].members;
   }
-  std::uint64_t place_of(TaskId task) const {
-    return is_added(task) ? place.get(index(task), 0) : 2ull * position[index(task)];
-  }
 
+  void visit_position(std::uint32_t at) {
+    pending[at / 64] |= std::uint64_t{1} << (at % 64);
+    word = std::min<std::size_t>(word, at / 64);
+  }
   void visit(TaskId task) {
-    if (removed.has(index(task)) || queued_task.get(index(task), 0) != 0) return;
-    queued_task.set(index(task), 1);
-    queue.push({place_of(task), index(task), false});
+    if ((mark[index(task)] & (kRemoved | kQueued)) != 0) return;
+    mark[index(task)] |= kQueued;
+    is_added(task) ? added_queue.push_back(task) : visit_position(position[index(task)]);
   }
   void visit(CollectiveId id) {
-    if (queued_collective.get(index(id), 0) != 0) return;
-    queued_collective.set(index(id), 1);
-    std::uint64_t last = 0;
-    for (const TaskId member : members(id)) last = std::max(last, place_of(member));
-    queue.push({last, index(id), true});
+    if (collective_pending[index(id)] != 0) return;
+    collective_pending[index(id)] = 1;
+    is_added(id) ? added_collectives.push_back(id) : visit_position(last_member[index(id)]);
   }
 
   std::int64_t ready(TaskId task) const {
     std::int64_t time = 0;
-    const TaskId previous = before(task);
-    if (previous != kNone<TaskId>) time = end(previous);
+    const auto wait_for = [&](TaskId other) { time = std::max(time, end[index(other)]); };
+    if (const TaskId previous = before(task); previous != kNone<TaskId>) wait_for(previous);
     const auto predecessors = is_added(task) ? std::span<const TaskId>() : graph.predecessors(task);
-    if (!odd_in.has(index(task))) {
-      for (const TaskId p : predecessors) time = std::max(time, end(p));
+    if (!has(task, kEdgesIn)) {
+      for (const TaskId p : predecessors) wait_for(p);
       return time;
     }
     const auto dropped = dropped_in.find(task);
     std::vector<TaskId> left = dropped == dropped_in.end() ? std::vector<TaskId>() : dropped->second;
     for (const TaskId p : predecessors) {
-      if (removed.has(index(p))) continue;
+      if (has(p, kRemoved)) continue;
       const auto at = std::find(left.begin(), left.end(), p);
-      if (at != left.end()) {
-        left.erase(at);
-        continue;
-      }
-      time = std::max(time, end(p));
+      at != left.end() ? void(left.erase(at)) : wait_for(p);
     }
     if (const auto more = added_in.find(task); more != added_in.end()) {
-      for (const TaskId p : more->second) time = std::max(time, end(p));
+      for (const TaskId p : more->second) wait_for(p);
     }
     return time;
   }
 
-  /// Removed tasks and edges may be visited too: their value comes out the same.
-  void visit_successors(TaskId task) {
+  void settle(TaskId task, std::int64_t value) {
+    if (end[index(task)] == value) return;
+    change(task);
+    end[index(task)] = value;
     if (!is_added(task)) {
       for (const TaskId s : graph.successors(task)) visit(s);
     }
     if (const TaskId next = after(task); next != kNone<TaskId>) visit(next);
-    if (!odd_out.has(index(task))) return;
+    if (!has(task, kEdgesOut)) return;
     if (const auto more = added_out.find(task); more != added_out.end()) {
       for (const TaskId s : more->second) visit(s);
     }
   }
 
-  void settle(TaskId task, std::int64_t value) {
-    if (end(task) == value && (!is_added(task) || new_end.has(index(task)))) return;
-    new_end.set(index(task), value);
-    visit_successors(task);
-  }
-
   void look_at(TaskId task) {
+    ++reached;
+    mark[index(task)] &= static_cast<std::uint8_t>(~kQueued);
     const std::int64_t time = ready(task);
-    const CollectiveId id = collective(task);
-    if (id == kNone<CollectiveId>) {
-      new_start.set(index(task), time);
-      settle(task, time + duration(task));
-    } else if (time != start(task) || is_added(task)) {
-      new_start.set(index(task), time);
-      visit(id);
+    if (time != start[index(task)]) {
+      change(task);
+      start[index(task)] = time;
+      if (const CollectiveId id = collective(task); id != kNone<CollectiveId>) visit(id);
     }
+    if (collective(task) == kNone<CollectiveId>) settle(task, time + duration[index(task)]);
   }
 
   void look_at(CollectiveId id) {
+    ++reached;
+    collective_pending[index(id)] = 0;
     std::int64_t arrival = 0;
     for (const TaskId member : members(id)) {
-      if (!removed.has(index(member))) arrival = std::max(arrival, start(member));
+      if (!has(member, kRemoved)) arrival = std::max(arrival, start[index(member)]);
     }
-    const std::int64_t transfer =
-        new_transfer.get(index(id), index(id) < graph.collectives().size() ? graph.collective(id).transfer : 0);
     for (const TaskId member : members(id)) {
-      if (!removed.has(index(member))) settle(member, arrival + transfer + duration(member));
+      if (!has(member, kRemoved)) settle(member, arrival + transfer[index(id)] + duration[index(member)]);
     }
+  }
+
+  void look_at_position(std::uint32_t at) {
+    const TaskId task = graph.topological_order()[at];
+    if (has(task, kQueued)) look_at(task);
+    const CollectiveId id = graph.collective(task);
+    if (id != kNone<CollectiveId> && collective_pending[index(id)] != 0 && last_member[index(id)] == at) look_at(id);
   }
 
   void note_structure() {
     for (const TaskId task : delta->removed) {
-      removed.set(index(task), 1);
-      new_end.set(index(task), 0), new_start.set(index(task), 0), new_duration.set(index(task), 0);
+      set(task, kRemoved);
+      start[index(task)] = end[index(task)] = duration[index(task)] = 0;
     }
     for (const TaskId task : delta->removed) {
-      for (const TaskId s : graph.successors(task)) odd_in.set(index(s), 1), visit(s);
+      for (const TaskId s : graph.successors(task)) set(s, kEdgesIn), visit(s);
       for (const TaskId p : graph.predecessors(task)) lost_successors.push_back(p);
       if (graph.before(task) != kNone<TaskId>) lost_successors.push_back(graph.before(task));
       if (const CollectiveId id = graph.collective(task); id != kNone<CollectiveId>) visit(id);
     }
     for (const Edge& edge : delta->removed_edges) {
       dropped_in[edge.to].push_back(edge.from);
-      odd_in.set(index(edge.to), 1);
+      set(edge.to, kEdgesIn);
       lost_successors.push_back(edge.from);
       visit(edge.to);
     }
     for (std::size_t c = 0; c < delta->collectives.size(); ++c) {
       const auto id = static_cast<CollectiveId>(graph.collectives().size() + c);
-      new_transfer.set(index(id), delta->collectives[c].collective.transfer);
+      transfer.push_back(delta->collectives[c].collective.transfer);
+      collective_pending.push_back(0);
       for (const TaskId member : delta->collectives[c].members) added_member[member] = id;
     }
-    for (std::size_t i = 0; i < delta->added.size(); ++i) {
-      const auto task = static_cast<TaskId>(graph.size() + i);
-      new_duration.set(index(task), delta->added[i].task.duration);
-      const TaskId behind = delta->added[i].behind;
-      place.set(index(task), behind == kNone<TaskId> ? 1 : place_of(behind) | 1);
+    for (const Delta::AddedTask& added : delta->added) {
+      start.push_back(-1), end.push_back(-1), duration.push_back(added.task.duration), mark.push_back(0);
     }
     for (const Edge& edge : delta->added_edges) {
-      if (removed.has(index(edge.from)) || removed.has(index(edge.to))) continue;
+      if (has(edge.from, kRemoved) || has(edge.to, kRemoved)) continue;
       added_in[edge.to].push_back(edge.from);
       added_out[edge.from].push_back(edge.to);
-      odd_in.set(index(edge.to), 1), odd_out.set(index(edge.from), 1);
-      if (is_added(edge.to)) place.set(index(edge.to), std::max(place_of(edge.to), place_of(edge.from) | 1));
+      set(edge.to, kEdgesIn), set(edge.from, kEdgesOut);
       visit(edge.to);
     }
     for (std::size_t i = 0; i < delta->added.size(); ++i) visit(static_cast<TaskId>(graph.size() + i));
     for (const auto& [task, previous] : patch->changed_before()) visit(task);
   }
 
-  std::int64_t run(const Delta& edit) {
-    const std::size_t tasks = graph.size() + edit.added.size();
-    const std::size_t collectives = graph.collectives().size() + edit.collectives.size();
-    for (auto* values : {&new_start, &new_end, &new_duration}) values->reset(tasks);
-    new_transfer.reset(collectives);
-    for (auto* flags : {&removed, &queued_task, &odd_in, &odd_out}) flags->reset(tasks);
-    place.reset(tasks), queued_collective.reset(collectives);
+  /// Puts everything back as it is in the graph.
+  void undo() {
+    for (const TaskId task : changed) {
+      if (is_added(task)) continue;
+      const std::uint32_t i = index(task);
+      start[i] = base.start[i], end[i] = base.end[i], duration[i] = graph.duration(task), mark[i] = 0;
+    }
+    for (const CollectiveId id : changed_transfers) {
+      if (!is_added(id)) transfer[index(id)] = graph.collective(id).transfer;
+    }
+    for (auto* times : {&start, &end, &duration}) times->resize(graph.size());
+    mark.resize(graph.size()), transfer.resize(graph.collectives().size());
+    collective_pending.resize(graph.collectives().size());
+    changed.clear(), changed_transfers.clear();
     added_in.clear(), added_out.clear(), dropped_in.clear(), added_member.clear(), lost_successors.clear();
-    queue = {};
-    reached = 0;
+    reached = 0, word = pending.size();
+  }
+
+  /// A circle would go round for ever: forgets what is still to be looked at.
+  void give_up() {
+    for (std::uint8_t& flags : mark) flags &= static_cast<std::uint8_t>(~kQueued);
+    std::fill(pending.begin(), pending.end(), 0);
+    std::fill(collective_pending.begin(), collective_pending.end(), 0);
+    added_queue.clear(), added_collectives.clear();
+  }
+
+  std::int64_t run(const Delta& edit) {
+    undo();
     delta = &edit;
     taskgraph::check(graph, edit);
     std::optional<LanePatch> links;
@@ -239,31 +244,45 @@ struct Evaluator::Impl {
       note_structure();
     }
     for (const auto& [task, value] : edit.durations) {
-      if (removed.has(index(task))) continue;
-      new_duration.set(index(task), value);
+      if (has(task, kRemoved)) continue;
+      change(task);
+      duration[index(task)] = value;
       const CollectiveId id = collective(task);
       id == kNone<CollectiveId> ? visit(task) : visit(id);
     }
-    for (const auto& [id, value] : edit.transfers) new_transfer.set(index(id), value), visit(id);
-
-    // A circle would go round for ever; without one a good order needs about one visit each.
-    const std::size_t enough = 64 * tasks + 1'000;
-    while (!queue.empty()) {
-      const Visit next = queue.top();
-      queue.pop();
-      if (next.collective) {
-        queued_collective.set(next.id, 0);
-        look_at(static_cast<CollectiveId>(next.id));
+    for (const auto& [id, value] : edit.transfers) {
+      changed_transfers.push_back(id);
+      transfer[index(id)] = value;
+      visit(id);
+    }
+    // Without a circle a good order needs about one look at each.
+    const std::size_t enough = 64 * end.size() + 1'000;
+    while (reached <= enough) {
+      if (!added_queue.empty()) {
+        const TaskId task = added_queue.back();
+        added_queue.pop_back();
+        look_at(task);
+      } else if (!added_collectives.empty()) {
+        const CollectiveId id = added_collectives.back();
+        added_collectives.pop_back();
+        look_at(id);
       } else {
-        queued_task.set(next.id, 0);
-        look_at(static_cast<TaskId>(next.id));
+        while (word < pending.size() && pending[word] == 0) ++word;
+        if (word == pending.size()) break;
+        const auto bit = static_cast<std::uint32_t>(std::countr_zero(pending[word]));
+        pending[word] &= pending[word] - 1;
+        look_at_position(static_cast<std::uint32_t>(word * 64) + bit);
       }
-      if (++reached > enough) return replay(graph, edit).makespan;  // which names the circle
+    }
+    if (reached > enough) {
+      give_up();
+      return replay(graph, edit).makespan;  // which names the circle
     }
     std::int64_t makespan = 0;
-    for (const TaskId task : terminals) makespan = std::max(makespan, end(task));
-    for (const TaskId task : lost_successors) makespan = std::max(makespan, end(task));
-    for (std::uint32_t i = graph.size(); i < tasks; ++i) makespan = std::max(makespan, end(static_cast<TaskId>(i)));
+    for (const TaskId task : terminals) makespan = std::max(makespan, end[index(task)]);
+    for (const TaskId task : lost_successors) makespan = std::max(makespan, end[index(task)]);
+    for (std::size_t i = graph.size(); i < end.size(); ++i) makespan = std::max(makespan, end[i]);
+    patch = nullptr;
     return makespan;
   }
 };
@@ -279,7 +298,7 @@ std::int64_t Evaluator::makespan(const Delta& delta) {
   return impl_->run(delta);
 }
 std::int64_t Evaluator::end(TaskId task) const {
-  return impl_->end(task);
+  return impl_->end[index(task)];
 }
 std::size_t Evaluator::reached() const {
   return impl_->reached;
