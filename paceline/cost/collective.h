@@ -33,11 +33,12 @@ enum class Algorithm : std::uint8_t {
 std::string_view algorithm_name(Algorithm algorithm);
 
 /// ns of a collective of `bytes` (the larger side of a rank: what an all-reduce reduces, what an all-gather ends with)
-/// once all ranks are ready. With S bytes, n ranks and a step t(x) = latency + x * ns_per_byte of the slowest link on
-/// the way: ring all-reduce 2 (n-1) t(S/n), all-gather and reduce-scatter half of it (Patarasuk and Yuan 2009; Thakur
-/// et al. 2005); broadcast a chain of n-1 links in c chunks, (n-2+c) t(S/c); tree all-reduce (2 depth - 1 + c) t(S/c)
-/// with depth = ceil(log2 n); all-to-all (n-1) t(S/n); send and receive t(S). An algorithm that a kind does not have is
-/// taken as kRing. `chunks` = 0: as many as give the least time.
+/// once all ranks are ready. With S bytes, n ranks and t(x) = latency + x * ns_per_byte of the slowest link on the way:
+/// ring all-reduce 2 (n-1) t(S/n), all-gather and reduce-scatter half of it (Patarasuk and Yuan 2009); broadcast by a
+/// chain in c chunks, (n-2+c) t(S/c); tree all-reduce (2 depth - 1 + c) t(2S/c) with depth = ceil(log2 n), since in two
+/// trees that complement each other every link carries S up and S down (Sanders, Speck and Traeff 2009); all-to-all
+/// (n-1) t(S/n); send and receive t(S). An algorithm that a kind does not have is taken as kRing. `chunks` = 0: as many
+/// as give the least time.
 std::int64_t collective_time(trace::CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
                              const Network& network, std::uint32_t chunks = 0);
 
