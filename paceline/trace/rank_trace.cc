@@ -102,12 +102,15 @@ void finish_slices(RankTrace& trace) {
     if (lane.begin == lane.end) lane.begin = row;
     lane.end = row + 1;
   }
-  if (!trace.collective_args.empty()) {
+  if (!trace.collective_args.empty() || !trace.pipeline_args.empty()) {
     std::vector<Row> new_row(order.size());
     for (Row i = 0; i < order.size(); ++i) new_row[order[i]] = i;
-    for (CollectiveArgs& args : trace.collective_args) args.row = new_row[args.row];
-    std::sort(trace.collective_args.begin(), trace.collective_args.end(),
-              [](const CollectiveArgs& a, const CollectiveArgs& b) { return a.row < b.row; });
+    const auto reorder = [&](auto& rows) {
+      for (auto& args : rows) args.row = new_row[args.row];
+      std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
+    };
+    reorder(trace.collective_args);
+    reorder(trace.pipeline_args);
   }
   std::sort(trace.instants.begin(), trace.instants.end(),
             [](const Instant& a, const Instant& b) { return a.time != b.time ? a.time < b.time : a.lane < b.lane; });

@@ -81,6 +81,14 @@ struct CollectiveArgs {
   std::int32_t group_size = -1;
 };
 
+/// What an ndtimeline says of an operation of a pipelined training step; -1 = not said.
+struct PipelineArgs {
+  Row row = kNoRow;
+  std::int32_t step = -1;
+  std::int32_t model_chunk = -1;
+  std::int32_t sequence = -1;  // n-th of its name on this worker in this step
+};
+
 /// How many well-formed events of each kind were read, whether or not they became rows.
 struct EventCounts {
   std::int64_t complete = 0, begin_end = 0, metadata = 0, instant = 0, flow = 0, counter = 0, other = 0;
@@ -113,6 +121,7 @@ struct RankTrace : RankHeader {
   Slices slices;
   std::vector<Instant> instants;
   std::vector<CollectiveArgs> collective_args;  // ordered by row
+  std::vector<PipelineArgs> pipeline_args;      // ordered by row
 
   std::string_view name(Row row) const { return names.text(slices.name[row]); }
 };

@@ -7,6 +7,7 @@
 
 #include "paceline/base/error.h"
 #include "paceline/trace/kineto/kineto_reader.h"
+#include "paceline/trace/ndtimeline/recording.h"
 
 namespace paceline::trace {
 namespace {
@@ -30,7 +31,7 @@ bool is_chakra(std::string_view head) {
          (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
 }
 
-constexpr std::array<Format, 5> kFormats{{
+constexpr std::array<Format, 6> kFormats{{
     {"SQLite", is_sqlite, nullptr,
      "an SQLite database (Nsight Systems export?) is not read yet; give the PyTorch profiler's trace of the job"},
     {"memory timeline", is_memory_timeline, nullptr,
@@ -38,6 +39,9 @@ constexpr std::array<Format, 5> kFormats{{
     {"execution trace", is_execution_trace, nullptr,
      "a PyTorch execution trace holds no times; give the PyTorch profiler's trace of the same run"},
     {"Chakra", is_chakra, nullptr, "a Chakra execution trace is not read yet; give the PyTorch profiler's trace"},
+    {"ndtimeline", ndtimeline::sniff, nullptr,
+     "an ndtimeline holds the operations of all workers, not the events of one rank; give this file alone to "
+     "paceline replay --without-stragglers"},
     {"Kineto", kineto::sniff, kineto::read, ""},
 }};
 
@@ -47,7 +51,7 @@ std::span<const Format> formats() {
   return kFormats;
 }
 
-RankTrace read_document(const std::string& name, base::ByteSource& source) {
+std::string read_head(base::ByteSource& source) {
   std::string head(kSniffBytes, '\0');
   std::size_t size = 0;
   while (size < head.size()) {
@@ -56,6 +60,11 @@ RankTrace read_document(const std::string& name, base::ByteSource& source) {
     size += count;
   }
   head.resize(size);
+  return head;
+}
+
+RankTrace read_document(const std::string& name, base::ByteSource& source) {
+  const std::string head = read_head(source);
   for (const Format& format : formats()) {
     if (!format.sniff(head)) continue;
     if (format.read == nullptr) throw Error(ErrorKind::kBadInput, name, std::string(format.advice));
@@ -65,8 +74,8 @@ RankTrace read_document(const std::string& name, base::ByteSource& source) {
     trace.format = format.name;
     return trace;
   }
-  if (size == 0 && source.damage()) throw Error(ErrorKind::kDamagedInput, name, *source.damage());
-  if (size == 0) throw Error(ErrorKind::kBadInput, name, "the file is empty; record the trace again");
+  if (head.empty() && source.damage()) throw Error(ErrorKind::kDamagedInput, name, *source.damage());
+  if (head.empty()) throw Error(ErrorKind::kBadInput, name, "the file is empty; record the trace again");
   throw Error(ErrorKind::kBadInput, name,
               "not a trace in a known format; expected the JSON of the PyTorch profiler (Chrome trace events)");
 }

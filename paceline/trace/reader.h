@@ -26,6 +26,9 @@ struct Format {
 };
 inline constexpr std::size_t kSniffBytes = 256 * 1024;
 
+/// The first kSniffBytes of a source, less when it ends before.
+std::string read_head(base::ByteSource& source);
+
 /// Every known format, the more specific first.
 std::span<const Format> formats();
 

@@ -46,6 +46,7 @@ struct Fields {
   std::string_view label, correlation, shapes, collective, group, group_ranks, dtype;
   std::string_view in_elements, out_elements, sequence, group_size;
   std::string_view rank_start, rank_stride, source, destination;
+  std::string_view step, model_chunk, operation;
   bool name_escaped = false;
 };
 
@@ -112,9 +113,13 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
         break;
       case 4:
         if (key == "name") target = &fields.label;
+        if (key == "step") target = &fields.step;
         break;
       case 5:
         if (key == "dtype") target = &fields.dtype;
+        break;
+      case 6:
+        if (key == "seq_id") target = &fields.operation;
         break;
       case 8:
         if (key == "Src Rank") target = &fields.source;
@@ -126,6 +131,7 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
         break;
       case 11:
         if (key == "correlation") target = &fields.correlation;
+        if (key == "model_chunk") target = &fields.model_chunk;
         break;
       case 13:
         if (key == "In msg nelems") target = &fields.in_elements;
@@ -701,6 +707,12 @@ class Reader {
     return LaneId{id};
   }
 
+  /// A number from 0 on; -1 for anything else.
+  static std::int32_t small(std::string_view text) {
+    const std::int64_t number = parse_integer(text).value_or(-1);
+    return static_cast<std::int32_t>(number >= 0 && number <= 0x7FFFFFFF ? number : -1);
+  }
+
   Row add_slice(const Fields& fields, std::int64_t start, std::int64_t duration) {
     Slices& slices = trace_.slices;
     const Category category = category_of(fields.category);
@@ -713,6 +725,9 @@ class Reader {
     slices.shapes.push_back(optional_name(fields.shapes));
     slices.category.push_back(category);
     if (!fields.collective.empty() || !fields.group.empty()) add_collective(fields, row);
+    if (!fields.step.empty() && !fields.operation.empty()) {
+      trace_.pipeline_args.push_back({row, small(fields.step), small(fields.model_chunk), small(fields.operation)});
+    }
     return row;
   }
 
@@ -728,10 +743,6 @@ class Reader {
     args.sequence = parse_integer(fields.sequence).value_or(-1);
     args.group_size = static_cast<std::int32_t>(parse_integer(fields.group_size).value_or(-1));
     trace_.collective_args.push_back(args);
-    const auto small = [](std::string_view text) {
-      const std::int64_t number = parse_integer(text).value_or(-1);
-      return static_cast<std::int32_t>(number >= 0 && number <= 0x7FFFFFFF ? number : -1);
-    };
     group_facts_.push_back(
         {small(fields.rank_start), small(fields.rank_stride), small(fields.source), small(fields.destination)});
   }
