@@ -220,26 +220,41 @@ class Step {
             side.send ? transfer.end >= first_end - kClockNoise : transfer.begin <= last_begin + kClockNoise;
         if (of_side && took_place) matched.push_back(i);
       }
-      // The first receive of an interleaved pipeline's first stage has nothing to wait for and may not be recorded.
-      std::size_t n = !side.send && matched.size() + 1 == computes.size() ? 1 : 0;
-      for (const std::size_t i : matched) {
-        if (n == computes.size()) break;
-        const Index compute = computes[n];
+      const std::vector<Index> fed = computes_of(worker, side, computes, matched.size());
+      auto at = computes.begin();
+      for (std::size_t n = 0; n < std::min(matched.size(), fed.size()); ++n) {
+        const Index transfer = transfers[matched[n]];
         if (side.send) {
-          edges.emplace_back(compute, transfers[i]);
+          edges.emplace_back(fed[n], transfer);
         } else {
-          edges.emplace_back(transfers[i], compute);
-          if (n > 0) edges.emplace_back(computes[n - 1], transfers[i]);
+          edges.emplace_back(transfer, fed[n]);
+          at = std::find(at, computes.end(), fed[n]);
+          if (at != computes.begin()) edges.emplace_back(*(at - 1), transfer);
         }
-        const bool onward = (side.compute == Role::kForward) == side.send;
-        const std::int64_t chunk =
-            std::int64_t{std::max(operations_[compute].model_chunk, 0)} * stages_ + workers_[worker].stage;
-        const std::int64_t peer = chunk + (onward ? 1 : -1);
-        if (peer >= 0 && peer < std::int64_t{chunks_} * stages_) has_peer[i] = true;
-        ++n;
+        if (takes_place(worker, side, fed[n])) has_peer[matched[n]] = true;
       }
     }
     return has_peer;
+  }
+
+  /// Whether the result of a pass goes to, or its input comes from, another place of the model.
+  bool takes_place(std::uint32_t worker, const Side& side, Index compute) const {
+    const std::int64_t place =
+        std::int64_t{std::max(operations_[compute].model_chunk, 0)} * stages_ + workers_[worker].stage;
+    const std::int64_t peer = place + ((side.compute == Role::kForward) == side.send ? 1 : -1);
+    return peer >= 0 && peer < std::int64_t{chunks_} * stages_;
+  }
+
+  /// Which of a stage's passes `count` transfers belong to, in order: all; all but the first, whose receive has nothing
+  /// to wait for; or those alone that have a peer.
+  std::vector<Index> computes_of(std::uint32_t worker, const Side& side, const std::vector<Index>& computes,
+                                 std::size_t count) const {
+    if (!side.send && count + 1 == computes.size()) return {computes.begin() + 1, computes.end()};
+    std::vector<Index> with_peer;
+    for (const Index compute : computes) {
+      if (takes_place(worker, side, compute)) with_peer.push_back(compute);
+    }
+    return count == with_peer.size() ? with_peer : computes;
   }
 
   /// A stage launches its first backward transfers behind the last but one forward pass before its first backward pass.
