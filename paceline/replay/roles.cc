@@ -144,6 +144,8 @@ Roles roles_of(const trace::Trace& trace, const trace::JobGraph& job) {
   roles.class_of.assign(graph.size(), kNobody);
   std::map<Occurrence, std::uint32_t> class_of;
   std::map<std::pair<std::int32_t, NameId>, std::uint32_t> seen;  // of one lane
+  std::map<std::int32_t, std::set<std::uint32_t>> ranks_of;       // by step
+  std::vector<std::uint32_t> members;                             // per class
   for (std::uint32_t id = 0; id < graph.lanes().size(); ++id) {
     const taskgraph::Lane& lane = graph.lanes()[id];
     seen.clear();
@@ -154,27 +156,30 @@ Roles roles_of(const trace::Trace& trace, const trace::JobGraph& job) {
         pause = task;
         continue;
       }
-      Occurrence occurrence{graph.step(task), lane_of[id], lane.device, false, graph.name(task), 0};
-      if (occurrence.step < 0) {
+      if (graph.step(task) < 0) {
         pause = base::kNone<TaskId>;
         continue;
       }
-      occurrence.n = seen[{occurrence.step, occurrence.name}]++;
+      Occurrence occurrence{graph.step(task), lane_of[id], lane.device, false, graph.name(task), 0};
+      ranks_of[occurrence.step].insert(lane.rank);
+      occurrence.n = seen[{graph.step(task), occurrence.name}]++;
       const auto join = [&](TaskId member) {
         const auto [known, added] = class_of.try_emplace(occurrence, static_cast<std::uint32_t>(roles.classes.size()));
-        if (added) roles.classes.emplace_back();
-        if (member == base::kNone<TaskId>) {
-          ++roles.classes[known->second].absent;
-          return;
+        if (added) {
+          roles.classes.push_back({.group = groups[taskgraph::kind_name(graph.kind(member))]});
+          members.push_back(0);
         }
+        ++members[known->second];
         roles.class_of[base::index(member)] = known->second;
-        roles.classes[known->second].group = groups[taskgraph::kind_name(graph.kind(member))];
       };
       join(task);
       occurrence.pause = true;
-      join(pause);
+      if (pause != base::kNone<TaskId>) join(pause);
       pause = base::kNone<TaskId>;
     }
+  }
+  for (const auto& [occurrence, id] : class_of) {
+    roles.classes[id].absent = static_cast<std::uint32_t>(ranks_of[occurrence.step].size()) - members[id];
   }
   return roles;
 }

@@ -10,9 +10,9 @@ namespace paceline::replay {
 /// rank.
 Roles roles_of(const trace::ndtimeline::Recording& recording, const trace::ndtimeline::PipelineGraph& job);
 
-/// For profiler traces of several ranks: a task is alike on all ranks where it is the same occurrence of the same name
-/// on the same lane of the same step, and is compared with their median. A pause before a task counts as 0 ns on the
-/// ranks that do not have it. Throws Error(kBadInput) when fewer than two ranks share a step.
+/// For profiler traces of several ranks: the n-th task of a name that a lane runs in a step is alike on all ranks and
+/// in all steps, and is compared with the median. A pause before a task counts as 0 ns where there is none. Throws
+/// Error(kBadInput) when fewer than two ranks share a step.
 Roles roles_of(const trace::Trace& trace, const trace::JobGraph& job);
 
 }  // namespace paceline::replay

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
 
@@ -253,6 +254,66 @@ Stragglers find_stragglers(const TaskGraph& graph, const Roles& roles) {
     if (roles.pipeline) result.last_share = (now - questions[without_last].mean) / (now - best);
   }
   return result;
+}
+
+Blame blame(const Stragglers& stragglers) {
+  constexpr double kWorthIt = 1.03, kMost = 0.5;
+  if (stragglers.slowdown < kWorthIt) return Blame::kNoOne;
+  if (stragglers.worst_share.value_or(0) >= kMost) return Blame::kWorkers;
+  if (stragglers.last_share.value_or(0) >= kMost) return Blame::kLastStage;
+  return Blame::kSpread;
+}
+
+std::string_view blame_name(Blame blame) {
+  switch (blame) {
+    case Blame::kNoOne:
+      return "nobody";
+    case Blame::kWorkers:
+      return "workers";
+    case Blame::kLastStage:
+      return "last_stage";
+    case Blame::kSpread:
+      return "spread";
+  }
+  return "";
+}
+
+base::Json to_json(const Stragglers& stragglers) {
+  using base::Json;
+  Json json = base::make_result("stragglers", 1);
+  json["slowdown"] = stragglers.slowdown;
+  json["replayed_ns"] = stragglers.replayed;
+  json["without_delays_ns"] = stragglers.without_delays;
+  json["ideal_ns"] = stragglers.ideal;
+  json["blame"] = blame_name(blame(stragglers));
+  json["worst_workers"] = Json::array();
+  for (const std::uint32_t worker : stragglers.worst) {
+    json["worst_workers"].push_back(stragglers.workers[worker].name);
+  }
+  json["worst_workers_share"] = stragglers.worst_share ? Json(*stragglers.worst_share) : Json();
+  json["last_stage_share"] = stragglers.last_share ? Json(*stragglers.last_share) : Json();
+  const auto rows = [](const std::vector<Slowdown>& slowdowns) {
+    Json result = Json::array();
+    for (const Slowdown& row : slowdowns) result.push_back({{"name", row.name}, {"slowdown", row.factor}});
+    return result;
+  };
+  json["operations"] = rows(stragglers.groups);
+  json["dimensions"] = Json::array();
+  for (const auto& [name, places] : stragglers.dimensions) {
+    json["dimensions"].push_back({{"name", name}, {"places", rows(places)}});
+  }
+  json["workers"] = Json::array();
+  for (const WorkerEffect& worker : stragglers.workers) {
+    json["workers"].push_back({{"name", worker.name}, {"score", worker.score}, {"repair_ns", worker.repair}});
+  }
+  json["steps"] = Json::array();
+  for (const StepTimes& step : stragglers.steps) {
+    json["steps"].push_back({{"number", step.number},
+                             {"replayed_ns", step.replayed},
+                             {"without_delays_ns", step.without_delays},
+                             {"ideal_ns", step.ideal}});
+  }
+  return json;
 }
 
 }  // namespace paceline::replay

@@ -2,9 +2,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "paceline/base/json.h"
 #include "paceline/taskgraph/task_graph.h"
 
 namespace paceline::replay {
@@ -85,5 +87,18 @@ struct Stragglers {
 /// Static graphs. All questions are variants of one graph, eight to a pass: O(questions * (tasks + edges)) time,
 /// O(tasks) memory. Throws Error(kBadInput) when `roles` has no step or the ideal step takes no time.
 Stragglers find_stragglers(const taskgraph::TaskGraph& graph, const Roles& roles);
+
+/// Where the loss against the ideal comes from.
+enum class Blame : std::uint8_t {
+  kNoOne,      // S < 1.03, from which on StragglerAnalysis looks for causes
+  kWorkers,    // the repair of the worst workers wins at least half of the loss
+  kLastStage,  // that of the last pipeline stage does
+  kSpread      // neither: many workers, or others from step to step
+};
+Blame blame(const Stragglers& stragglers);
+std::string_view blame_name(Blame blame);
+
+/// "paceline/stragglers/1".
+base::Json to_json(const Stragglers& stragglers);
 
 }  // namespace paceline::replay

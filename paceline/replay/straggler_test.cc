@@ -4,9 +4,11 @@
 
 #include "paceline/base/error.h"
 #include "paceline/base/rng.h"
+#include "paceline/base/test_files.h"
 #include "paceline/replay/replay.h"
 #include "paceline/replay/roles.h"
 #include "tests/support/pipeline_job.h"
+#include "tests/support/synthetic_job.h"
 
 namespace paceline::replay {
 namespace {
@@ -183,7 +185,7 @@ TEST(PipelineStragglers, TheGraphReplaysToTheRecordedStep) {
 
 TEST(PipelineStragglers, AJobWhoseWorkersAreAlikeHasNone) {
   for (const std::uint32_t chunks : {1u, 2u}) {
-    const Stragglers found = stragglers_of({.chunks = chunks});
+    const Stragglers found = stragglers_of(PipelineJob{.chunks = chunks});
     EXPECT_DOUBLE_EQ(found.slowdown, 1.0);
     for (const WorkerEffect& worker : found.workers) {
       EXPECT_DOUBLE_EQ(worker.score, 1.0);
@@ -202,6 +204,7 @@ TEST(PipelineStragglers, NamesTheSlowWorker) {
   const Stragglers found = stragglers_of(job);
   ASSERT_EQ(found.worst.size(), 1u);
   EXPECT_EQ(found.workers[found.worst[0]].name, "stage 2, dp rank 1");
+  EXPECT_EQ(blame(found), Blame::kWorkers);
   EXPECT_GT(found.slowdown, 1.5);
   EXPECT_GT(*found.worst_share, 0.95);
   EXPECT_LT(*found.last_share, 0.1);
@@ -217,6 +220,7 @@ TEST(PipelineStragglers, ASlowLastStageIsTheLastStagesShare) {
     return operation.name.ends_with("-compute") ? (operation.stage == 3 ? 2000 : 1000) : 10;
   };
   const Stragglers found = stragglers_of(job);
+  EXPECT_EQ(blame(found), Blame::kLastStage);
   EXPECT_GT(*found.last_share, 0.9);
   EXPECT_LT(*found.worst_share, 0.5);  // one worker of the stage alone does not help
 }
@@ -234,6 +238,57 @@ TEST(PipelineStragglers, TheSlowOperationHasTheSlowdown) {
       EXPECT_DOUBLE_EQ(group.factor, 1.0) << group.name;
     }
   }
+}
+
+// ---------------------------------------------------------------- profiler traces
+
+Stragglers stragglers_of(const test_support::JobPlan& plan) {
+  const base::test::TempFolder folder;
+  const test_support::SyntheticJob made = make_job(plan);
+  for (std::size_t rank = 0; rank < made.texts.size(); ++rank) {
+    folder.write("rank" + std::to_string(rank) + ".json", made.texts[rank]);
+  }
+  const trace::LoadedGraph loaded = trace::load_graph({folder.path().string()});
+  return find_stragglers(loaded.job.graph, roles_of(loaded.trace, loaded.job));
+}
+
+test_support::JobPlan quiet_job(std::uint32_t ranks) {
+  test_support::JobPlan plan;
+  plan.ranks = ranks;
+  plan.jitter = plan.end_noise = 0;
+  return plan;
+}
+
+TEST(RankStragglers, TheRepairOfTheLateRankWinsItsLateness) {
+  for (const bool device : {true, false}) {
+    for (const auto lateness : {test_support::Lateness::kHostOperator, test_support::Lateness::kHostGap}) {
+      constexpr std::int64_t kLate = 5'000'000;
+      test_support::JobPlan plan = quiet_job(4);
+      plan.device = device;
+      plan.late_rank = 2;
+      plan.late_by = kLate;
+      plan.lateness = lateness;
+      const Stragglers found = stragglers_of(plan);
+      const std::string what =
+          "device " + std::to_string(device) + ", lateness " + std::to_string(static_cast<int>(lateness));
+      EXPECT_NEAR(static_cast<double>(found.workers[2].repair), kLate, 0.02 * kLate) << what;
+      EXPECT_EQ(blame(found), Blame::kWorkers) << what;
+      EXPECT_EQ(found.worst, std::vector<std::uint32_t>{2}) << what;
+      for (const std::size_t rank : {0u, 1u, 3u}) {
+        EXPECT_NEAR(static_cast<double>(found.workers[rank].repair), 0, 0.02 * kLate) << what << ", rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(RankStragglers, RanksThatAreAlikeHaveNone) {
+  const Stragglers found = stragglers_of(quiet_job(4));
+  EXPECT_NEAR(found.slowdown, 1.0, 0.002);
+  EXPECT_EQ(blame(found), Blame::kNoOne);
+}
+
+TEST(RankStragglers, OneRankHasNothingToBeComparedWith) {
+  EXPECT_THROW(stragglers_of(quiet_job(1)), Error);
 }
 
 }  // namespace

@@ -46,6 +46,20 @@ class CommandTest(unittest.TestCase):
         self.assertRegex(lines[0], words)
 
 
+def ndtimeline(slow_rank):
+    """Two steps of a job of one stage and three dp ranks, one of which computes twice as long."""
+    events = []
+    for rank in range(3):
+        events.append({"ph": "M", "name": "thread_name", "pid": rank, "tid": 0,
+                       "args": {"name": "PP rank 0, TP rank 0, compute"}})
+        for step in range(2):
+            for name, begin, time in (("forward-compute", 0, 1000), ("backward-compute", 1000, 2000)):
+                times = 2 if rank == slow_rank else 1
+                events.append({"ph": "X", "name": name, "pid": rank, "tid": 0, "ts": step * 10000 + begin * times,
+                               "dur": time * times, "args": {"step": step, "model_chunk": 0, "mb_id": 0, "seq_id": 0}})
+    return json.dumps(events)
+
+
 class Usage(CommandTest):
     def test_version_is_one_line(self):
         result = run("--version")
@@ -60,7 +74,7 @@ class Usage(CommandTest):
                 self.expect_refused(2, "paceline", "see paceline --help", *arguments)
 
     def test_examples_of_the_help_work(self):
-        for command in ("diagnose", "convert"):
+        for command in ("diagnose", "convert", "replay"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)
             example = re.search(r"^  paceline (.*examples/slow_rank.*?)(?: +#.*)?$", result.stdout, re.MULTILINE)
@@ -78,6 +92,45 @@ class Usage(CommandTest):
         for arguments in (["--threads", "1", "diagnose", EXAMPLE, "--json"],
                           ["diagnose", EXAMPLE, "--json", "--threads", "4"]):
             self.assertEqual(run(*arguments).stdout, expected)
+
+
+class Replay(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.trace = self.folder / "timeline.json"
+        self.trace.write_text(ndtimeline(slow_rank=1), encoding="utf-8")
+
+    def test_names_the_slow_worker_and_what_its_repair_wins(self):
+        result = run("replay", self.trace, "--without-stragglers", "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        found = json.loads(result.stdout)
+        self.assertEqual(found["schema"], "paceline/stragglers/1")
+        self.assertEqual((found["blame"], found["worst_workers"]), ("workers", ["stage 0, dp rank 1"]))
+        self.assertAlmostEqual(found["slowdown"], 1.5, 5)  # 6 ms against the mean of 3, 6 and 3
+        self.assertAlmostEqual(found["workers"][1]["repair_ns"] / 1e6, 2.0, 5)
+        self.assertRegex(run("replay", self.trace, "--without-stragglers").stdout,
+                         r"(?s)S = 1\.500\nTo blame: stage 0, dp rank 1.*dp rank 1 +-2\.0")
+
+    def test_several_ranks_of_a_profiler(self):
+        result = run("replay", EXAMPLE, "--without-stragglers", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        found = json.loads(result.stdout)
+        self.assertEqual(found["worst_workers"], ["rank 2"])  # the rank that was slowed
+        self.assertEqual(max(found["workers"], key=lambda worker: worker["repair_ns"])["name"], "rank 2")
+
+    def test_without_a_question_it_says_which_there_are(self):
+        self.expect_refused(2, "replay", "--without-stragglers", "replay", self.trace)
+
+    def test_commands_for_ranks_say_where_an_ndtimeline_goes(self):
+        self.expect_refused(3, self.trace, "paceline replay", "diagnose", self.trace)
+
+    def test_a_damaged_ndtimeline_gives_a_result_and_6(self):
+        text = self.trace.read_text(encoding="utf-8")
+        self.trace.write_text(text[:text.rindex('"ph": "X"') + 20], encoding="utf-8")
+        result = run("replay", self.trace, "--without-stragglers")
+        self.assertEqual(result.returncode, 6, result.stderr)
+        self.assertIn("left out step 1", result.stderr)
+        self.assertIn("1 steps", result.stdout)
 
 
 class BadInput(CommandTest):
