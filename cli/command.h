@@ -11,8 +11,8 @@ namespace paceline::cli {
 using Run = std::function<int()>;
 void add_diagnose(CLI::App& app, Run& run);
 void add_compare(CLI::App& app, Run& run);
-void add_tune(CLI::App& app, Run& run);
 void add_replay(CLI::App& app, Run& run);
+void add_tune(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);
 void add_record(CLI::App& app, Run& run);
 void add_schedule(CLI::App& app, Run& run);

@@ -28,8 +28,8 @@ int run(int argc, char** argv) {
   paceline::cli::Run command;
   paceline::cli::add_diagnose(app, command);
   paceline::cli::add_compare(app, command);
-  paceline::cli::add_tune(app, command);
   paceline::cli::add_replay(app, command);
+  paceline::cli::add_tune(app, command);
   paceline::cli::add_convert(app, command);
   paceline::cli::add_record(app, command);
   paceline::cli::add_schedule(app, command);

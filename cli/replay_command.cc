@@ -7,7 +7,10 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "paceline/base/error.h"
+#include "paceline/replay/forecast.h"
 #include "paceline/replay/roles.h"
+#include "paceline/replay/what_if.h"
+#include "paceline/report/forecast.h"
 #include "paceline/report/stragglers.h"
 
 namespace paceline::cli {
@@ -15,6 +18,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> inputs;
+  std::vector<std::string> edits;
+  std::uint64_t seed = 1;
   bool without_stragglers = false, json = false;
   std::size_t rows = 12;
   trace::JobOptions job;
@@ -44,10 +49,30 @@ Job load(const Options& options) {
   return job;
 }
 
-int run(const Options& options) {
-  if (!options.without_stragglers) {
-    throw Error(ErrorKind::kUsage, "replay", "nothing to ask; give --without-stragglers");
+/// What the edits change, as a forecast of the step.
+int run_edits(const Options& options) {
+  std::vector<replay::Edit> edits;
+  for (const std::string& text : options.edits) edits.push_back(replay::parse_edit(text));
+  const trace::LoadedGraph loaded = trace::load_graph(options.inputs, options.job);
+  for (const std::string& warning : loaded.trace.warnings) fmt::print(stderr, "{}\n", warning);
+  if (loaded.job.steps.empty()) {
+    throw Error(ErrorKind::kInfeasible, "replay",
+                "no rank has a thread that drives steps, so there is no step to forecast");
   }
+  const replay::Forecast forecast =
+      replay::forecast(loaded.job, replay::delta_of(loaded.job.graph, edits), options.seed);
+  print_result(options.json ? base::to_text(replay::to_json(forecast, loaded.job, options.edits))
+                            : report::forecast_text(forecast, loaded.job, options.edits));
+  int code = 0;
+  for (const trace::RankSummary& rank : loaded.trace.ranks) code = std::max(code, report_damage(rank));
+  return code;
+}
+
+int run(const Options& options) {
+  if (options.without_stragglers && !options.edits.empty()) {
+    throw Error(ErrorKind::kUsage, "replay", "--without-stragglers and --set are two questions; ask one");
+  }
+  if (!options.without_stragglers) return run_edits(options);
   const Job job = load(options);
   const replay::Stragglers found = replay::find_stragglers(job.graph, job.roles);
   print_result(options.json ? base::to_text(replay::to_json(found)) : report::stragglers_text(found, options.rows));
@@ -61,10 +86,17 @@ void add_replay(CLI::App& app, Run& chosen) {
   CLI::App* command = app.add_subcommand("replay", "How long would a recorded job take if ...");
   command->footer(
       "Example:\n"
+      "  paceline replay examples/slow_rank --set 'host:load_batch@2=0'\n"
+      "  paceline replay traces --set 'kernel:*gemm*=x0.8' --set 'link:*=x2'\n"
       "  paceline replay examples/slow_rank --without-stragglers\n"
       "  paceline replay timeline.json.gz --without-stragglers --json\n"
       "TRACES are the PyTorch profiler's traces of all ranks, or one ndtimeline (veScale, StragglerAnalysis).");
   command->add_option("TRACES", options->inputs, "Trace files, directories or patterns of one job")->required();
+  command->add_option(
+      "--set", options->edits,
+      "An edit TARGET[:PATTERN][@RANKS]=VALUE, several one after the other. TARGET: kernel, op, span, host, "
+      "rank, link (by pattern), launch, gap, ranks; VALUE: x0.8, 5us, +1ms, -1ms, 0. None: replay as it was");
+  command->add_option("--seed", options->seed, "Of the ranges (default 1)");
   command->add_flag("--without-stragglers", options->without_stragglers,
                     "If all workers were alike: the gain, who is to blame, what the repair of each worker wins");
   command->add_flag("--json", options->json, "The result for machines, on standard output");

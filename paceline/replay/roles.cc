@@ -125,7 +125,8 @@ Roles roles_of(const trace::Trace& trace, const trace::JobGraph& job) {
 
   std::map<std::int64_t, std::vector<Span>> steps;
   for (const trace::StepTasks& step : job.steps) {
-    if (step.end != base::kNone<TaskId>) steps[step.number].push_back({step.begin, step.end});
+    const TaskId end = step.device_end != base::kNone<TaskId> ? step.device_end : step.host_end;
+    if (end != base::kNone<TaskId>) steps[step.number].push_back({step.begin, end});
   }
   for (auto& [number, spans] : steps) {
     if (spans.size() > 1) roles.steps.push_back({number, std::move(spans)});

@@ -21,9 +21,10 @@ struct BucketPlan {
 /// and steps), the collectives that carry them, and what these cost by their size.
 struct GradientSync {
   std::vector<std::int64_t> bytes;                            // of each gradient
-  std::vector<std::vector<taskgraph::CollectiveId>> of_step;  // all-reduces of each step, in order; empty
-                                                              // where not all of them could be joined
-  std::vector<std::int64_t> bucket_bytes;                     // recorded, of the first step
+  std::vector<std::vector<taskgraph::CollectiveId>> of_step;  // all-reduces of each step, in order; empty where they do
+                                                              // not carry the gradients
+  std::vector<std::vector<taskgraph::TaskId>> apart;  // parts in all-reduces of each step that could not be joined
+  std::vector<std::int64_t> bucket_bytes;             // recorded, of the first step that has them
   SyncCost cost;
 };
 
