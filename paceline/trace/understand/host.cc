@@ -8,6 +8,8 @@
 namespace paceline::trace {
 namespace {
 
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
 bool is_step(std::string_view name) {
   return name.starts_with("ProfilerStep#");
 }
@@ -20,64 +22,110 @@ bool is_host_collective(const RankTrace& trace, Row row) {
 }
 
 /// Innermost slice at every moment of one thread. Slices that overlap without nesting are cut at the start of the next.
-std::vector<HostSegment> innermost(const RankTrace& trace, const Lane& lane) {
-  const Slices& slices = trace.slices;
-  std::vector<HostSegment> segments;
-  std::vector<Row> open;
-  std::int64_t now = 0;
-  const auto advance = [&](std::int64_t to) {
-    if (to > now && !segments.empty() && segments.back().end == now && !open.empty() &&
-        segments.back().row == open.back()) {
-      segments.back().end = to;
-    } else if (to > now) {
-      segments.push_back({now, to, open.empty() ? kNoRow : open.back()});
+class Innermost {
+ public:
+  Innermost(const RankTrace& trace, const Lane& lane)
+      : trace_(&trace), row_(lane.begin), end_(lane.end), now_(trace.slices.start[lane.begin]) {}
+
+  bool operator()(Segment& segment) {
+    if (!ahead_) ahead_ = piece();
+    if (!ahead_) return false;
+    segment = *ahead_;
+    // A slice goes on after what took no time in it.
+    while ((ahead_ = piece()) && segment.row != kNoRow && ahead_->row == segment.row && ahead_->begin == segment.end) {
+      segment.end = ahead_->end;
     }
-    now = std::max(now, to);
+    return true;
+  }
+
+ private:
+  /// Up to the next begin or end of a slice.
+  std::optional<Segment> piece() {
+    const Slices& slices = trace_->slices;
+    while (row_ < end_ || !open_.empty()) {
+      std::optional<Segment> passed;
+      if (row_ < end_ && is_host_collective(*trace_, row_)) {
+        ++row_;
+      } else if (!open_.empty() && (row_ == end_ || slices.end(open_.back()) <= slices.start[row_])) {
+        passed = advance(slices.end(open_.back()));
+        open_.pop_back();
+      } else {
+        passed = advance(slices.start[row_]);
+        open_.push_back(row_++);
+      }
+      if (passed) return passed;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Segment> advance(std::int64_t to) {
+    if (to <= now_) return std::nullopt;
+    const Segment passed{now_, to, open_.empty() ? kNoRow : open_.back()};
+    now_ = to;
+    return passed;
+  }
+
+  const RankTrace* trace_;
+  Row row_, end_;
+  std::int64_t now_;
+  std::vector<Row> open_;
+  std::optional<Segment> ahead_;
+};
+
+class Overlay {
+ public:
+  explicit Overlay(std::vector<Segments> sources) {
+    for (Segments& next : sources) layers_.push_back({std::move(next)});
+    for (Layer& layer : layers_) {
+      advance(layer);
+      if (!layer.ended) now_ = std::min(now_, layer.segment.begin);
+    }
+  }
+
+  bool operator()(Segment& result) {
+    std::int64_t until = kNever;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      Layer& layer = layers_[i];
+      while (!layer.ended && layer.segment.end <= now_) advance(layer);
+      if (layer.ended) continue;
+      if (layer.segment.begin <= now_) {
+        return give({now_, std::min(layer.segment.end, until), layer.segment.row, static_cast<std::uint8_t>(i)},
+                    result);
+      }
+      until = std::min(until, layer.segment.begin);
+    }
+    if (until == kNever) return false;
+    return give({now_, until, kNoRow, static_cast<std::uint8_t>(layers_.size() - 1)}, result);
+  }
+
+ private:
+  struct Layer {
+    Segments next;
+    Segment segment{};
+    bool ended = false;
   };
-  for (Row row = lane.begin; row < lane.end; ++row) {
-    if (row == lane.begin) now = slices.start[row];
-    if (is_host_collective(trace, row)) continue;
-    while (!open.empty() && slices.end(open.back()) <= slices.start[row]) {
-      advance(slices.end(open.back()));
-      open.pop_back();
-    }
-    advance(slices.start[row]);
-    open.push_back(row);
+
+  /// Only the last source tells where it is in no slice: in front of it others are seen through.
+  void advance(Layer& layer) {
+    do {
+      layer.ended = !layer.next(layer.segment);
+    } while (!layer.ended && layer.segment.row == kNoRow && &layer != &layers_.back());
   }
-  while (!open.empty()) {
-    advance(slices.end(open.back()));
-    open.pop_back();
+
+  bool give(const Segment& segment, Segment& result) {
+    result = segment;
+    now_ = segment.end;
+    return true;
   }
-  return segments;
-}
+
+  std::vector<Layer> layers_;
+  std::int64_t now_ = kNever;
+};
 
 }  // namespace
 
-std::vector<HostSegment> overlay(const std::vector<HostSegment>& front, const std::vector<HostSegment>& back) {
-  std::vector<HostSegment> result;
-  result.reserve(front.size() + back.size());
-  std::size_t j = 0;
-  std::int64_t now = back.empty()
-                         ? (front.empty() ? 0 : front.front().begin)
-                         : (front.empty() ? back.front().begin : std::min(front.front().begin, back.front().begin));
-  const auto fill = [&](std::int64_t to) {  // [now, to) from `back`
-    while (now < to) {
-      while (j < back.size() && back[j].end <= now) ++j;
-      const bool inside = j < back.size() && back[j].begin <= now;
-      const std::int64_t stop =
-          inside ? std::min(to, back[j].end) : (j < back.size() ? std::min(to, back[j].begin) : to);
-      result.push_back({now, stop, inside ? back[j].row : kNoRow, inside ? back[j].layer : std::uint8_t{0}});
-      now = stop;
-    }
-  };
-  for (const HostSegment& segment : front) {
-    if (segment.row == kNoRow) continue;
-    fill(segment.begin);
-    result.push_back(segment);
-    now = segment.end;
-  }
-  if (!back.empty()) fill(back.back().end);
-  return result;
+Segments overlay(std::vector<Segments> sources) {
+  return Overlay(std::move(sources));
 }
 
 std::optional<LaneId> main_thread(const RankTrace& trace) {
@@ -102,10 +150,10 @@ std::optional<LaneId> main_thread(const RankTrace& trace) {
   return best;
 }
 
-std::vector<HostSegment> host_timeline(const RankTrace& trace) {
+std::vector<LaneId> training_threads(const RankTrace& trace) {
   const std::optional<LaneId> main = main_thread(trace);
   if (!main) return {};
-  std::vector<HostSegment> timeline = innermost(trace, trace.lanes[base::index(*main)]);
+  std::vector<LaneId> threads{*main};
   for (std::uint32_t id = 0; id < trace.lanes.size(); ++id) {
     const Lane& lane = trace.lanes[id];
     if (lane.device || LaneId{id} == *main) continue;
@@ -113,9 +161,16 @@ std::vector<HostSegment> host_timeline(const RankTrace& trace) {
     for (Row row = lane.begin; row < lane.end && !autograd; ++row) {
       autograd = trace.name(row).starts_with("autograd::engine::evaluate_function");
     }
-    if (autograd) timeline = overlay(innermost(trace, lane), timeline);
+    if (autograd) threads.push_back(LaneId{id});
   }
-  return timeline;
+  std::reverse(threads.begin(), threads.end());
+  return threads;
+}
+
+Segments host_timeline(const RankTrace& trace) {
+  std::vector<Segments> threads;
+  for (const LaneId id : training_threads(trace)) threads.push_back(Innermost(trace, trace.lanes[base::index(id)]));
+  return overlay(std::move(threads));
 }
 
 }  // namespace paceline::trace

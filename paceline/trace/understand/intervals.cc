@@ -4,27 +4,21 @@
 
 namespace paceline::trace {
 
+void add_next(Intervals& intervals, Interval next) {
+  if (next.end <= next.begin) return;
+  if (!intervals.empty() && next.begin <= intervals.back().end) {
+    intervals.back().end = std::max(intervals.back().end, next.end);
+  } else {
+    intervals.push_back(next);
+  }
+}
+
 Intervals merge(Intervals any) {
   const auto by_begin = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
   if (!std::is_sorted(any.begin(), any.end(), by_begin)) std::sort(any.begin(), any.end(), by_begin);
-  std::size_t count = 0;
-  for (const Interval& next : any) {
-    if (next.end <= next.begin) continue;
-    if (count > 0 && next.begin <= any[count - 1].end) {
-      any[count - 1].end = std::max(any[count - 1].end, next.end);
-    } else {
-      any[count++] = next;
-    }
-  }
-  any.resize(count);
-  return any;
-}
-
-Intervals unite(const Intervals& a, const Intervals& b) {
-  Intervals both(a.size() + b.size());
-  std::merge(a.begin(), a.end(), b.begin(), b.end(), both.begin(),
-             [](const Interval& x, const Interval& y) { return x.begin < y.begin; });
-  return merge(std::move(both));
+  Intervals merged;
+  for (const Interval& next : any) add_next(merged, next);
+  return merged;
 }
 
 Intervals intersect(const Intervals& a, const Intervals& b) {

@@ -13,9 +13,10 @@ struct Interval {
 /// Disjoint, ordered, non-empty intervals.
 using Intervals = std::vector<Interval>;
 
+/// Adds one that begins no earlier than the last.
+void add_next(Intervals& intervals, Interval next);
 /// Union of any intervals. O(n log n), O(n) when already ordered by begin.
 Intervals merge(Intervals any);
-Intervals unite(const Intervals& a, const Intervals& b);
 Intervals intersect(const Intervals& a, const Intervals& b);
 /// What of `a` is not in `b`.
 Intervals subtract(const Intervals& a, const Intervals& b);

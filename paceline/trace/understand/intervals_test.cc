@@ -46,12 +46,11 @@ TEST(Intervals, AgreeWithABitmapOnRandomCases) {
     const std::int64_t from = rng.between(0, kLength);
     const Interval window{from, rng.between(from, kLength)};
     ASSERT_EQ(bits(a), bits(raw_a));
-    ASSERT_EQ(bits(unite(a, b)), bits(a) | bits(b));
     ASSERT_EQ(bits(intersect(a, b)), bits(a) & bits(b));
     ASSERT_EQ(bits(subtract(a, b)), bits(a) & ~bits(b));
     ASSERT_EQ(total(a), static_cast<std::int64_t>(bits(a).count()));
     ASSERT_EQ(total_within(a, window), static_cast<std::int64_t>((bits(a) & bits({window})).count()));
-    for (const Intervals& result : {a, unite(a, b), intersect(a, b), subtract(a, b)}) {
+    for (const Intervals& result : {a, intersect(a, b), subtract(a, b)}) {
       expect_disjoint_and_ordered(result);
     }
   }
@@ -59,7 +58,6 @@ TEST(Intervals, AgreeWithABitmapOnRandomCases) {
 
 TEST(Intervals, TouchingOnesBecomeOne) {
   EXPECT_EQ(merge({{0, 5}, {5, 9}}).size(), 1u);
-  EXPECT_EQ(unite({{0, 5}}, {{5, 9}}).size(), 1u);
 }
 
 TEST(Intervals, OfNothingAreNothing) {
