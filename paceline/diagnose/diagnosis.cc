@@ -157,6 +157,26 @@ void fill_tables(const Trace& trace, Diagnosis& diagnosis) {
                    [](const OperatorRow& a, const OperatorRow& b) { return a.self > b.self; });
 }
 
+void list_unrecognised(const Trace& trace, Diagnosis& diagnosis) {
+  constexpr std::int64_t kPercent = 1;                                    // of a step
+  std::map<std::string_view, std::map<std::size_t, std::int64_t>> times;  // by name and rank, per step
+  for (std::size_t i = 0; i < trace.ranks.size(); ++i) {
+    const RankSummary& rank = trace.ranks[i];
+    const auto steps = static_cast<std::int64_t>(std::max<std::size_t>(rank.steps.size(), 1));
+    for (const trace::NameTotal& total : rank.unrecognised) {
+      times[rank.names.text(total.name)][i] += total.total / steps;
+    }
+  }
+  for (const auto& [name, of_rank] : times) {
+    UnrecognisedKernel kernel{std::string(name), 0, static_cast<std::uint32_t>(of_rank.size())};
+    for (const auto& [rank, time] : of_rank) kernel.per_step += time;
+    kernel.per_step /= static_cast<std::int64_t>(of_rank.size());
+    if (kernel.per_step * 100 >= diagnosis.median_step * kPercent) diagnosis.unrecognised.push_back(std::move(kernel));
+  }
+  std::stable_sort(diagnosis.unrecognised.begin(), diagnosis.unrecognised.end(),
+                   [](const UnrecognisedKernel& a, const UnrecognisedKernel& b) { return a.per_step > b.per_step; });
+}
+
 }  // namespace
 
 const Finding* main_finding(const Diagnosis& diagnosis) {
@@ -189,6 +209,7 @@ Diagnosis diagnose(const trace::Trace& trace) {
   fill_ranks(trace, diagnosis);
   find_late_rank(trace, diagnosis);
   fill_tables(trace, diagnosis);
+  list_unrecognised(trace, diagnosis);
   find_findings(trace, diagnosis);
   return diagnosis;
 }

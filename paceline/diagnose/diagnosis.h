@@ -100,6 +100,13 @@ struct KernelRow {
   std::string kind;                                     // compute | communication | copy
   std::int64_t count = 0, total = 0, min = 0, max = 0;  // ns, over all ranks
 };
+/// A kernel that no table knows, on a stream that otherwise carries communication only: counted as computation, and may
+/// well be communication. Only those that take at least 1 % of a step.
+struct UnrecognisedKernel {
+  std::string name;
+  std::int64_t per_step = 0;  // ns, mean of its ranks
+  std::uint32_t ranks = 0;
+};
 struct OperatorRow {
   std::string name;
   std::int64_t count = 0, total = 0, self = 0;
@@ -118,6 +125,7 @@ struct Diagnosis {
   std::vector<Finding> findings;  // most costly first
   std::vector<KernelRow> kernels;
   std::vector<OperatorRow> operators;
+  std::vector<UnrecognisedKernel> unrecognised;  // largest first
 
   /// The rank that holds the others up; -1 when there is none, or when it is a whole host.
   std::int32_t late_rank() const { return late.ranks.size() == 1 ? static_cast<std::int32_t>(late.ranks[0]) : -1; }

@@ -154,6 +154,28 @@ TEST(ToJson, HasItsSchemaFirstAndEveryPart) {
   EXPECT_TRUE(to_json(Diagnosis{}, trace::Trace{})["late_rank"].is_null());
 }
 
+TEST(Diagnosis, ListsKernelsThatAreNotRecognisedBesideCollectives) {
+  trace::Trace trace = load_texts(make_job(late_plan()).texts);
+  for (const std::size_t r : {1u, 3u}) {
+    trace::RankSummary& rank = trace.ranks[r];
+    for (const auto& [name, part] : {std::pair{"heavy", 50}, std::pair{"light", 500}}) {  // of a step
+      trace::NameTotal total;
+      total.name = rank.names.intern(name);
+      for (const trace::StepSummary& step : rank.steps) total.total += (step.end - step.begin) / part;
+      rank.unrecognised.push_back(total);
+    }
+  }
+  const Diagnosis diagnosis = diagnose(trace);
+  ASSERT_EQ(diagnosis.unrecognised.size(), 1u);
+  EXPECT_EQ(diagnosis.unrecognised[0].name, "heavy");
+  EXPECT_EQ(diagnosis.unrecognised[0].ranks, 2u);
+  EXPECT_NEAR(static_cast<double>(diagnosis.unrecognised[0].per_step),
+              static_cast<double>(diagnosis.ranks[1].mean.duration + diagnosis.ranks[3].mean.duration) / 100, 10);
+  const base::Json json = to_json(diagnosis, trace);
+  EXPECT_EQ(json["unrecognised_kernels"].size(), 1u);
+  EXPECT_EQ(json["unrecognised_kernels"][0]["name"], "heavy");
+}
+
 TEST(FaultCatalogue, DocumentsEveryFaultAsTheTableHasIt) {
   std::ifstream file(std::string(PACELINE_SOURCE) + "/docs/faults.md");
   const std::string documented((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

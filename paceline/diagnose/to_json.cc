@@ -172,6 +172,11 @@ Json to_json(const Diagnosis& diagnosis, const trace::Trace& trace) {
     json["operators"].push_back(
         {{"name", row.name}, {"count", row.count}, {"total_ns", row.total}, {"self_ns", row.self}});
   }
+  json["unrecognised_kernels"] = Json::array();
+  for (const UnrecognisedKernel& kernel : diagnosis.unrecognised) {
+    json["unrecognised_kernels"].push_back(
+        {{"name", kernel.name}, {"per_step_ns", kernel.per_step}, {"ranks", kernel.ranks}});
+  }
   json["mismatches"] = Json::array();
   for (const trace::Mismatch& mismatch : trace.mismatches) {
     json["mismatches"].push_back({{"rank", *trace.ranks[mismatch.rank].rank},

@@ -236,6 +236,15 @@ class Writer {
         lines.push_back(fmt::format("     first: {}, {} {}", first->source, row.first_place, row.first_detail));
       }
     }
+    std::string unrecognised;
+    for (const diagnose::UnrecognisedKernel& kernel : diagnosis_.unrecognised) {
+      unrecognised += fmt::format("{}{} ({} per step on {} of {} ranks)", unrecognised.empty() ? "" : ", ",
+                                  base::shorten(kernel.name, 60), base::format_time(base::Nanos{kernel.per_step}),
+                                  kernel.ranks, trace_.ranks.size());
+    }
+    if (!unrecognised.empty()) {
+      lines.push_back("  not recognised on a communication stream: " + unrecognised + ", counted as computation");
+    }
     for (const std::string& warning : trace_.warnings) lines.push_back("  " + warning);
     if (lines.empty()) return;
     heading("About the input");

@@ -80,6 +80,18 @@ TEST(Text, OfAnEmptyDiagnosisStillReads) {
   EXPECT_NE(text.find("nothing stands out"), std::string::npos);
 }
 
+TEST(Text, NamesKernelsThatAreNotRecognised) {
+  const trace::Trace trace = late_job();
+  diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
+  EXPECT_EQ(diagnosis_text(diagnosis, trace).find("not recognised"), std::string::npos);
+  diagnosis.unrecognised = {{"ring_exchange", 1'200'000, 2}, {"other\x1b[2J", 700'000, 1}};
+  const std::string ranks = std::to_string(trace.ranks.size());
+  const std::string expected = "not recognised on a communication stream: ring_exchange (1.20 ms per step on 2 of " +
+                               ranks + " ranks), other?[2J (700 us per step on 1 of " + ranks +
+                               " ranks), counted as computation\n";
+  EXPECT_NE(diagnosis_text(diagnosis, trace).find(expected), std::string::npos) << diagnosis_text(diagnosis, trace);
+}
+
 TEST(Text, NamesRepairsAndWarnings) {
   trace::Trace trace = late_job();
   trace.warnings.push_back("b.json: passed over");

@@ -69,7 +69,7 @@ class Describer {
     for (int level = 0; row != kNoRow && level < kHighest; ++level, row = rows_.parent[row]) {
       if (const CollectiveArgs* args = args_of(row)) describe_by_args(*args, event);
       const std::string_view name = rows_.trace.name(row);
-      const bool tells = name.starts_with("nccl:") || name.starts_with("c10d::");
+      const bool tells = is_communication_span(name);
       if (tells && (event.kind == CollectiveKind::kSendRecv || event.kind == CollectiveKind::kUnknown)) {
         const CollectiveKind kind = kind_of_span(name);
         if (kind != CollectiveKind::kNone && kind != CollectiveKind::kUnknown) event.kind = kind;

@@ -34,7 +34,7 @@ void classify_host(LinkedRows& rows) {
     const Category category = slices.category[row];
     if (category != Category::kUserAnnotation && category != Category::kCpuOp) continue;
     const std::string_view name = rows.trace.name(row);
-    if (name.starts_with("gloo:")) {
+    if (is_host_collective(name)) {
       rows.use[row] = Use::kCommunication;
     } else if (category == Category::kCpuOp && trains[base::index(slices.lane[row])]) {
       const bool waits = name.starts_with("c10d::") || name == "record_param_comms";

@@ -101,12 +101,30 @@ CollectiveKind kind_of_kernel(std::string_view name) {
   return kind == CollectiveKind::kNone ? CollectiveKind::kUnknown : kind;
 }
 
+bool is_known_computation(std::string_view kernel) {
+  // PyTorch, cuBLAS (nvjet and names with gemm), CUTLASS, cuDNN, Triton, CUB and Thrust, FlashAttention, Apex; rocBLAS
+  // and hipBLASLt (Cijk_), Composable Kernel.
+  static constexpr std::array<std::string_view, 24> kWords{
+      "at::",    "at_cuda", "gemm",        "gemv",          "nvjet", "cublas", "cutlass",      "xmma",
+      "splitk",  "cudnn",   "conv",        "triton",        "cub::", "thrust", "flash",        "fmha",
+      "softmax", "norm_",   "elementwise", "reduce_kernel", "embed", "fft",    "multi_tensor", "cijk_"};
+  std::string text(kernel);
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
 bool is_communication_span(std::string_view name) {
   static constexpr std::array<std::string_view, 12> kPrefixes{
       "nccl:", "nccl2:", "c10d::", "_c10d_functional::", "gloo:",    "rccl:", "hccl:",
       "xccl:", "ucc:",   "mpi:",   "symm_mem::",         "deep_ep::"};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+bool is_host_collective(std::string_view name) {
+  return name.starts_with("gloo:") || name.starts_with("mpi:");
 }
 
 CollectiveKind kind_of_span(std::string_view name) {

@@ -26,8 +26,14 @@ std::string_view collective_name(CollectiveKind kind);
 /// Engine's userbuffers; kNone for everything else.
 CollectiveKind kind_of_kernel(std::string_view name);
 
+/// Whether a kernel that is no collective is known to compute, by the names of the libraries that models are made of.
+bool is_known_computation(std::string_view kernel);
+
 /// Whether a host-side span stands for communication by its prefix: "nccl:", "nccl2:", "c10d::", "gloo:", ...
 bool is_communication_span(std::string_view name);
+
+/// Of these, whether the host itself moves the data, on a thread of the backend: "gloo:", "mpi:".
+bool is_host_collective(std::string_view name);
 
 /// Kind of a host-side span that stands for a collective ("nccl:all_reduce", "gloo:broadcast", "c10d::allreduce_") or
 /// of the "Collective name" argument ("allreduce", "_allgather_base").

@@ -95,6 +95,26 @@ TEST(KernelNames, OfComputationAreNoCollectives) {
   }
 }
 
+TEST(KernelNames, OfTheLibrariesThatModelsAreMadeOfAreComputation) {
+  for (const char* name :
+       {"void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)",
+        "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTT",
+        "void flash_fwd_kernel<Flash_fwd_kernel_traits<128> >(Flash_fwd_params)", "triton_poi_fused_add_0",
+        "Cijk_Ailk_Bljk_BBS_BH_MT128x128x32", "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm>(Params)"}) {
+    EXPECT_TRUE(is_known_computation(name)) << name;
+    EXPECT_EQ(kind_of_kernel(name), CollectiveKind::kNone) << name;
+  }
+  EXPECT_FALSE(is_known_computation("void acme::fast_ring_exchange<4>(char*)"));
+  EXPECT_FALSE(is_known_computation(""));
+}
+
+TEST(SpanNames, OfTheHostsOwnCollectives) {
+  EXPECT_TRUE(is_host_collective("gloo:all_reduce"));
+  EXPECT_TRUE(is_host_collective("mpi:broadcast"));
+  EXPECT_FALSE(is_host_collective("nccl:all_reduce"));
+  EXPECT_FALSE(is_host_collective("aten::mm"));
+}
+
 TEST(SpanNames, OfEveryGenerationTellTheKind) {
   for (const Known& known : {
            Known{"nccl:all_reduce", CollectiveKind::kAllReduce},

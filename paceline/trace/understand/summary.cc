@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 
 #include "paceline/trace/decimal.h"
 #include "paceline/trace/understand/comm_events.h"
@@ -35,6 +36,7 @@ class Reducer {
     sum_time();
     fill_slots(rows_, names_, summary_);
     sum_tables();
+    find_unrecognised();
     return std::move(summary_);
   }
 
@@ -184,6 +186,33 @@ class Reducer {
     summary_.operators = totals_by_name([&](Row row) { return slices_.category[row] == Category::kCpuOp; });
     std::stable_sort(summary_.operators.begin(), summary_.operators.end(),
                      [](const NameTotal& a, const NameTotal& b) { return a.self > b.self; });
+  }
+
+  void find_unrecognised() {
+    std::map<NameId, bool> computes;  // by name, of what does not communicate
+    for (const Lane& lane : trace_.lanes) {
+      bool communication = false, computation = false;
+      std::map<NameId, NameTotal> unknown;
+      for (Row row = lane.begin; row < lane.end && lane.device && !computation; ++row) {
+        if (slices_.category[row] != Category::kKernel || !selected(row)) continue;
+        if (rows_.use[row] == Use::kCommunication) {
+          communication = true;
+          continue;
+        }
+        const auto [known, added] = computes.try_emplace(slices_.name[row]);
+        if (added) known->second = is_known_computation(trace_.name(row));
+        computation = known->second;
+        NameTotal& total = unknown[slices_.name[row]];
+        total.name = slices_.name[row];
+        total.category = Category::kKernel;
+        add_to(total, slices_.duration[row]);
+      }
+      if (!communication || computation) continue;
+      for (auto& [name, total] : unknown) {
+        total.name = names_.keep(name);
+        summary_.unrecognised.push_back(total);
+      }
+    }
   }
 
   void sum_device(const Occupied& occupied) {

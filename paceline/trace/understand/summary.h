@@ -106,6 +106,9 @@ struct RankSummary : RankHeader {
   std::vector<SlotItem> slot_items;
   std::vector<NameTotal> kernels;    // device work by name, largest total first
   std::vector<NameTotal> operators;  // host operators by name, largest self time first
+  /// Kernels of names that no table knows, on streams that otherwise carry communication only. They are counted as
+  /// computation, and may well be communication.
+  std::vector<NameTotal> unrecognised;
   DeviceTotals device;
   Intervals compute_in_collectives;  // computation while a collective runs: what hides communication
   bool has_device = false;           // false: a CPU job, computation is operator time

@@ -206,6 +206,58 @@ TEST(Collectives, TakeSizesFromShapesWhereNothingElseTellsThem) {
   EXPECT_FALSE(summary.collectives[0].on_device);
 }
 
+/// One step of 100 us: computation on stream 7; on stream 20 a collective and `name` for 10 us.
+RankSummary with_kernel_beside_a_collective(const char* name) {
+  const auto kernel = [](const char* what, std::int64_t stream, std::int64_t at, std::int64_t duration) {
+    return TrueSlice{what, "kernel", 0, stream, kTime + at, duration, 0, fmt::format("\"stream\": {}", stream)};
+  };
+  return reduce(read_trace(trace_text({{"ProfilerStep#1", "user_annotation", 1, 1, kTime, 100'000},
+                                       kernel("my_own_kernel", 7, 1'000, 5'000),
+                                       kernel("ampere_sgemm_128x64_tn", 7, 10'000, 20'000),
+                                       kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 20, 10'000, 10'000),
+                                       kernel(name, 20, 30'000, 10'000)},
+                                      {})));
+}
+
+TEST(Unrecognised, IsAKernelThatNoTableKnowsBesideCollectives) {
+  const RankSummary summary = with_kernel_beside_a_collective("void acme::fast_ring_exchange<4>(char*)");
+  ASSERT_EQ(summary.unrecognised.size(), 1u);
+  EXPECT_EQ(summary.names.text(summary.unrecognised[0].name), "void acme::fast_ring_exchange<4>(char*)");
+  EXPECT_EQ(summary.unrecognised[0].total, 10'000);
+  EXPECT_EQ(summary.unrecognised[0].count, 1);
+  EXPECT_EQ(summary.steps[0].compute, 35'000);  // it still counts as computation
+  EXPECT_EQ(summary.collectives.size(), 1u);
+}
+
+TEST(Unrecognised, IsNotCommunicationOfKnownLibraries) {
+  for (const char* name : {"void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)", "nvshmemi_proxy_quiet",
+                           "void vllm::cross_device_reduce_1stage<__half, 2>(vllm::RankData*, int)"}) {
+    const RankSummary summary = with_kernel_beside_a_collective(name);
+    EXPECT_TRUE(summary.unrecognised.empty()) << name;
+    EXPECT_EQ(summary.collectives.size(), 2u) << name;
+  }
+}
+
+TEST(Unrecognised, IsNothingOnAStreamThatAlsoComputes) {
+  const RankSummary summary =
+      with_kernel_beside_a_collective("void at::native::(anonymous namespace)::chunk_cat_cuda_kernel<float>(char**)");
+  EXPECT_TRUE(summary.unrecognised.empty());
+}
+
+TEST(Collectives, TakeTheirKindFromTheAnnotationOfAnyBackend) {
+  // NCCL runs all-to-all as sends and receives; only the annotation around the launch tells.
+  for (const char* span : {"nccl:all_to_all", "nccl2:all_to_all", "c10d::alltoall_base_"}) {
+    const RankSummary summary = reduce(read_trace(trace_text(
+        {{span, "user_annotation", 1, 1, kTime, 5'000, 0, "\"Input Dims\": [[3, 4]]"},
+         {"cudaLaunchKernel", "cuda_runtime", 1, 1, kTime + 1'000, 1'000, 1},
+         {"ncclDevKernel_SendRecv(ncclDevComm*)", "kernel", 0, 20, kTime + 9'000, 2'000, 1, "\"stream\": 20"}},
+        {})));
+    ASSERT_EQ(summary.collectives.size(), 1u) << span;
+    EXPECT_EQ(summary.collectives[0].kind, CollectiveKind::kAllToAll) << span;
+    EXPECT_EQ(summary.collectives[0].elements, 12) << span;
+  }
+}
+
 TEST(Reduce, KeepsOrReleasesTheRowsAndSaysTheSame) {
   base::Rng rng(8);
   RankTrace trace = read_trace(trace_text(test_support::random_slices(rng, 500), {}));
