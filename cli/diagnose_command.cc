@@ -16,6 +16,7 @@
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
 #include "paceline/base/json.h"
+#include "paceline/base/progress.h"
 #include "paceline/diagnose/diagnosis.h"
 #include "paceline/diagnose/next.h"
 #include "paceline/report/html.h"
@@ -62,6 +63,25 @@ std::string timeline(const Options& options, const diagnose::Diagnosis& diagnosi
   return report::read_timeline(options.inputs, options.job.load, diagnosis, trace, wanted);
 }
 
+/// Who watches a long job being read need not wait for its last rank to know where this goes.
+class EarlyVerdict {
+ public:
+  void preliminary(const trace::Trace& part, std::size_t files, std::size_t all) {
+    const std::string verdict = report::verdict_text(diagnose::diagnose(part));
+    if (verdict.empty()) return;
+    base::tell_terminal(fmt::format("{} after {} ranks ({} of {} files), may change: {}",
+                                    shown_ ? "Verdict" : "First verdict", part.ranks.size(), files, all, verdict));
+    shown_ = true;
+  }
+
+  void last(const diagnose::Diagnosis& diagnosis) const {
+    if (shown_) base::tell_terminal("Verdict after all files: " + report::verdict_text(diagnosis));
+  }
+
+ private:
+  bool shown_ = false;
+};
+
 int run(const Options& options) {
   if (options.faults) {
     print_result(diagnose::fault_catalogue());
@@ -75,8 +95,14 @@ int run(const Options& options) {
   if (!options.fail_on.empty() && options.baseline.empty()) {
     throw Error(ErrorKind::kUsage, "--fail-on", "compares with a run before; name it with --baseline");
   }
-  const trace::Trace trace = trace::load_job(options.inputs, options.job);
+  EarlyVerdict early;
+  trace::JobOptions job = options.job;
+  if (isatty(STDERR_FILENO) == 1) {
+    job.preview.show = [&](const auto& part, auto files, auto all) { early.preliminary(part, files, all); };
+  }
+  const trace::Trace trace = trace::load_job(options.inputs, job);
   diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
+  early.last(diagnosis);
   add_next_commands(diagnosis, command_line_of(options.inputs, options.job.load));
   int code = 0;
   for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));

@@ -19,6 +19,10 @@ Progress::~Progress() {
   if (shown_) fmt::print(stderr, "\r\x1b[K");
 }
 
+void tell_terminal(std::string_view line) {
+  if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\x1b[K{}\n", line);
+}
+
 void Progress::advance(std::int64_t amount) {
   done_ += amount;
   if (!shown_) return;

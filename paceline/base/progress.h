@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace paceline::base {
 
@@ -28,5 +29,8 @@ class Progress {
   std::atomic<std::int64_t> next_draw_ns_{0};
   std::mutex drawing_;
 };
+
+/// A line that stays, in the place of a progress line that is not being drawn. Only when standard error is a terminal.
+void tell_terminal(std::string_view line);
 
 }  // namespace paceline::base

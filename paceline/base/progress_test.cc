@@ -14,5 +14,11 @@ TEST(Progress, IsSilentWhenStandardErrorIsNoTerminal) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST(Progress, TellsATerminalOnly) {
+  testing::internal::CaptureStderr();
+  tell_terminal("half of it");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 }  // namespace
 }  // namespace paceline::base

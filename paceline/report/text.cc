@@ -78,9 +78,9 @@ class Writer {
     if (count > options_.rows) line(fmt::format("  ... {} more; --rows N or --json shows them", count - options_.rows));
   }
 
-  /// The one line to read when only one is read.
   void verdict() {
-    if (const diagnose::Finding* main = main_finding(diagnosis_)) line(bold("Verdict: " + main->title));
+    const std::string verdict = verdict_text(diagnosis_);
+    if (!verdict.empty()) line(bold("Verdict: " + verdict));
   }
 
   void overview() {
@@ -258,6 +258,11 @@ class Writer {
 };
 
 }  // namespace
+
+std::string verdict_text(const Diagnosis& diagnosis) {
+  const diagnose::Finding* main = main_finding(diagnosis);
+  return main == nullptr ? "" : clean(main->title);
+}
 
 std::string diagnosis_text(const Diagnosis& diagnosis, const trace::Trace& trace, const TextOptions& options) {
   return Writer(diagnosis, trace, options).run();

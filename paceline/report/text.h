@@ -16,6 +16,9 @@ struct TextOptions {
 std::string diagnosis_text(const diagnose::Diagnosis& diagnosis, const trace::Trace& trace,
                            const TextOptions& options = {});
 
+/// The one line to read when only one is read, fit for a terminal; empty when there is nothing to say.
+std::string verdict_text(const diagnose::Diagnosis& diagnosis);
+
 /// The difference of two runs: groups that add up to it, then the largest single changes.
 std::string comparison_text(const diagnose::Comparison& comparison, const diagnose::Profile& before,
                             const diagnose::Profile& after, std::size_t rows);

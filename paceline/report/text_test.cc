@@ -33,6 +33,16 @@ TEST(Text, GivesTheVerdictInItsSecondLine) {
   EXPECT_NE(second.substr(0, second.find('\n')).find("load_batch"), std::string::npos);
 }
 
+TEST(Text, OfTheVerdictAloneIsFitForATerminal) {
+  const trace::Trace trace = late_job();
+  const std::string verdict = verdict_text(diagnose::diagnose(trace));
+  EXPECT_NE(text_of(trace).find("Verdict: " + verdict + "\n"), std::string::npos);
+  diagnose::Diagnosis diagnosis;
+  EXPECT_EQ(verdict_text(diagnosis), "");
+  diagnosis.findings.emplace_back().title = "a\x1b[2J";
+  EXPECT_EQ(verdict_text(diagnosis), "a?[2J");
+}
+
 TEST(Text, HasColourOnlyWhenAsked) {
   EXPECT_EQ(text_of(late_job()).find('\x1b'), std::string::npos);
   TextOptions options;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "paceline/base/error.h"
+#include "paceline/base/parallel.h"
 #include "paceline/trace/understand/trace.h"
 #include "tests/support/modern_job.h"
 
@@ -165,6 +166,53 @@ TEST_F(Jobs, RanksStepsAndFilesAreSelected) {
   EXPECT_EQ(trace.ranks[0].steps[0].compute, whole.ranks[2].steps[1].compute);
   options.load.steps = Ranges("99", "--steps");
   EXPECT_THROW(read(options), Error);
+}
+
+TEST_F(Jobs, CanBeLookedAtWhileTheyAreRead) {
+  ModernJob job;
+  job.ranks = 32;
+  write(job);
+  base::set_threads(1);
+  JobOptions options = quiet();
+  options.load.hosts = "node[1-4]";
+  std::vector<std::size_t> looks;
+  options.preview.first_after = std::chrono::milliseconds(0);
+  options.preview.show = [&](const Trace& part, std::size_t files, std::size_t all) {
+    looks.push_back(files);
+    EXPECT_EQ(all, 33u);  // with truth.json
+    EXPECT_LE(part.ranks.size(), files);
+    EXPECT_GE(part.ranks.size() + 1, files);
+    for (std::size_t r = 0; r < part.ranks.size(); ++r) {
+      EXPECT_EQ(part.ranks[r].rank, r);
+      EXPECT_FALSE(part.ranks[r].host.empty());
+    }
+    EXPECT_FALSE(part.collectives.empty());
+  };
+  const Trace looked_at = read(options);
+  base::set_threads(0);
+  ASSERT_FALSE(looks.empty());
+  EXPECT_EQ(looks[0], 8u);
+  options.preview.show = {};
+  const Trace read_at_once = read(options);
+  ASSERT_EQ(looked_at.ranks.size(), 32u);
+  EXPECT_EQ(looked_at.collectives.size(), read_at_once.collectives.size());
+  for (std::size_t r = 0; r < looked_at.ranks.size(); ++r) {
+    EXPECT_EQ(looked_at.ranks[r].source, read_at_once.ranks[r].source);
+    EXPECT_EQ(looked_at.ranks[r].collectives.size(), read_at_once.ranks[r].collectives.size());
+    EXPECT_EQ(looked_at.clocks[r].offset, read_at_once.clocks[r].offset);
+  }
+}
+
+TEST_F(Jobs, AreNotLookedAtBeforeTheirRanksAreKnown) {
+  ModernJob job;
+  job.ranks = 16;
+  write(job);
+  base::set_threads(1);
+  JobOptions options = quiet();
+  options.load.rank_regex = "rank-([0-9]+)";
+  options.preview = {[](const Trace&, std::size_t, std::size_t) { FAIL(); }, std::chrono::milliseconds(0)};
+  EXPECT_EQ(read(options).ranks.size(), 16u);
+  base::set_threads(0);
 }
 
 TEST_F(Jobs, TheUsersExpressionNamesTheRank) {

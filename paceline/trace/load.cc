@@ -250,9 +250,28 @@ void assign_hosts(std::vector<Item>& items, const LoadOptions& options) {
   }
 }
 
+/// Lends the ranks of the first `files` results; not where it takes all of them to tell the ranks.
+void lend(std::vector<FileResult<RankSummary>>& results, std::size_t files, const LoadOptions& options,
+          const LookBetween& look) {
+  std::map<std::uint32_t, RankSummary*> places;
+  for (std::size_t i = 0; i < files; ++i) {
+    for (RankSummary& item : results[i].items) {
+      if (!options.rank_regex.empty() || !item.rank) return;
+      if (options.ranks.contains(*item.rank) && !places.emplace(*item.rank, &item).second) return;
+    }
+  }
+  std::vector<RankSummary> ranks;
+  for (const auto& [number, place] : places) ranks.push_back(std::move(*place));
+  assign_hosts(ranks, options);
+  if (!ranks.empty()) look(ranks, files, results.size());
+  std::size_t next = 0;
+  for (const auto& [number, place] : places) *place = std::move(ranks[next++]);
+}
+
 /// `Result` is Loaded or LoadedSummaries.
 template <class Result, class Convert>
-Result load_all(const std::vector<std::string>& arguments, const LoadOptions& options, const Convert& convert) {
+Result load_all(const std::vector<std::string>& arguments, const LoadOptions& options, const Convert& convert,
+                const LookBetween& look = {}) {
   using Item = typename decltype(Result::ranks)::value_type;
   Result loaded;
   const std::vector<std::filesystem::path> files =
@@ -265,14 +284,24 @@ Result load_all(const std::vector<std::string>& arguments, const LoadOptions& op
   std::vector<FileResult<Item>> results(files.size());
   {
     base::Progress progress("reading traces", options.show_progress ? total : 0);
-    base::parallel_for(files.size(), [&](std::size_t i) {
+    const auto read = [&](std::size_t i) {
       try {
         results[i] = read_file<Item>(files[i], options, progress, convert);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kBadInput || files.size() == 1) throw;
         results[i].refused.push_back(error.what());
       }
-    });
+    };
+    // Threads wait for each other before each look: eight files each keep that short beside the reading.
+    const std::size_t at_once = look ? 8 * static_cast<std::size_t>(base::threads()) : files.size();
+    for (std::size_t done = 0; done < files.size();) {
+      const std::size_t count = std::min(at_once, files.size() - done);
+      base::parallel_for(count, [&](std::size_t i) { read(done + i); });
+      done += count;
+      if constexpr (std::is_same_v<Item, RankSummary>) {
+        if (look && done < files.size()) lend(results, done, options, look);
+      }
+    }
   }
   std::vector<std::string> refused;
   for (FileResult<Item>& result : results) {
@@ -306,9 +335,9 @@ Loaded load(const std::vector<std::string>& arguments, const LoadOptions& option
 }
 
 LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
-                               const ReduceOptions& reduce_options) {
-  return load_all<LoadedSummaries>(arguments, options,
-                                   [&](RankTrace&& trace) { return reduce(std::move(trace), reduce_options); });
+                               const ReduceOptions& reduce_options, const LookBetween& look) {
+  return load_all<LoadedSummaries>(
+      arguments, options, [&](RankTrace&& trace) { return reduce(std::move(trace), reduce_options); }, look);
 }
 
 }  // namespace paceline::trace

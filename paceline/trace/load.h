@@ -36,7 +36,12 @@ struct LoadedSummaries {
   std::vector<std::string> warnings;
   bool damaged = false;
 };
+/// A look at the ranks read so far, in order, each with its own number; `files` of `all` files have been read. They
+/// must be there again when it returns.
+using LookBetween = std::function<void(std::vector<RankSummary>& ranks, std::size_t files, std::size_t all)>;
+
+/// `look`, where given, is called now and then while files are still to be read and no thread reads.
 LoadedSummaries load_summaries(const std::vector<std::string>& arguments, const LoadOptions& options,
-                               const ReduceOptions& reduce_options);
+                               const ReduceOptions& reduce_options, const LookBetween& look = {});
 
 }  // namespace paceline::trace

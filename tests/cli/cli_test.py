@@ -351,10 +351,11 @@ class Results(CommandTest):
 
 
 class Terminal(CommandTest):
-    def in_terminal(self, **environment):
+    def in_terminal(self, stream="stdout", **environment):
         """What `diagnose` writes to a terminal."""
         leader, follower = pty.openpty()
-        process = subprocess.Popen([PACELINE, "diagnose", EXAMPLE], cwd=ROOT, stdout=follower, stderr=subprocess.DEVNULL,
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: follower}
+        process = subprocess.Popen([PACELINE, "diagnose", EXAMPLE], cwd=ROOT, **streams,
                                    env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, **environment})
         os.close(follower)
         text = b""
@@ -372,6 +373,11 @@ class Terminal(CommandTest):
         self.assertIn(b"\x1b[1m", self.in_terminal(NO_COLOR=""))  # no-color.org: empty does not count
         self.assertNotIn(b"\x1b", self.in_terminal(NO_COLOR="1"))
         self.assertNotIn("\x1b", run("diagnose", EXAMPLE).stdout)
+
+    def test_a_short_job_has_no_preliminary_verdict(self):
+        shown = self.in_terminal("stderr")
+        self.assertIn(b"reading traces", shown)
+        self.assertNotIn(b"erdict", shown)
 
     def test_ctrl_c_exits_with_130(self):
         fifo = self.folder / "never.json"

@@ -1,5 +1,7 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,9 +66,16 @@ struct Trace {
   const CommEvent& event(const Member& member) const { return ranks[member.rank].collectives[member.event]; }
 };
 
+/// A look at a job that takes long to read: at its first ranks, matched and aligned, `files` of `all` having been read.
+struct Preview {
+  std::function<void(const Trace& part, std::size_t files, std::size_t all)> show = {};  // none: no preview
+  std::chrono::milliseconds first_after{3'000};  // and again whenever reading has taken twice as long
+};
+
 struct JobOptions {
   ReduceOptions reduce;
   LoadOptions load;
+  Preview preview = {};
 };
 
 /// Reads, reduces, matches and aligns all traces under the arguments. Each rank's rows are released as soon as it is
