@@ -240,6 +240,28 @@ class Finder {
     }
   }
 
+  /// The first and the last collective of a kind and group in each step: before the one and behind the other there is
+  /// nothing that could hide them.
+  static std::vector<bool> edges(const trace::RankSummary& rank, const std::vector<std::uint32_t>& group_of) {
+    std::vector<bool> edge(rank.collectives.size(), false);
+    std::size_t step = 0;
+    std::map<std::pair<std::uint32_t, trace::CollectiveKind>, std::size_t> last;
+    const auto close = [&] {
+      for (const auto& [key, event] : last) edge[event] = true;
+      last.clear();
+    };
+    for (std::size_t e = 0; e < edge.size(); ++e) {
+      const std::size_t before = step;
+      while (step + 1 < rank.steps.size() && rank.steps[step + 1].begin <= rank.collectives[e].begin) ++step;
+      if (step != before) close();
+      const auto [at, first] = last.try_emplace({group_of[e], rank.collectives[e].kind}, e);
+      edge[e] = first;
+      at->second = e;
+    }
+    close();
+    return edge;
+  }
+
   /// Whether the exposed transfers begin while computation still runs, or queue behind such (too big for it), or only
   /// after it (issued late).
   void exposure(Finding& finding) const {
@@ -260,18 +282,19 @@ class Finder {
       std::int64_t early = 0, late = 0;
       std::int64_t sum() const { return early + late; }
     };
-    std::map<std::uint32_t, Exposed> of_group;
+    std::map<std::uint32_t, Exposed> of_group, edges_of_group;
     for (std::size_t i = 0; i < trace_.ranks.size(); ++i) {
       constexpr std::int64_t kQueued = 50'000;  // ns between one collective and the next on a busy stream
       const auto& hidden = trace_.ranks[i].compute_in_collectives;
       std::int64_t busy_until = std::numeric_limits<std::int64_t>::min();
       bool in_time = false;
+      const std::vector<bool> edge = edges(trace_.ranks[i], group_of[i]);
       for (std::size_t e = 0; e < trace_.ranks[i].collectives.size(); ++e) {
         const trace::CommEvent& event = trace_.ranks[i].collectives[e];
         const bool queued = event.begin - kQueued <= busy_until;
         in_time = (queued && in_time) || total_within(hidden, {event.begin, event.end}) > 0;
         const trace::Interval transfer{event.end - transfer_of[i][e], event.end};
-        Exposed& exposed = of_group[group_of[i][e]];
+        Exposed& exposed = (edge[e] ? edges_of_group : of_group)[group_of[i][e]];
         (in_time ? exposed.early : exposed.late) += transfer.length() - total_within(hidden, transfer);
         busy_until = std::max(busy_until, event.end);
       }
@@ -281,7 +304,7 @@ class Finder {
     std::map<std::size_t, Exposed> of_size;
     std::map<std::uint32_t, std::size_t> sizes;
     for (const trace::Collective& collective : trace_.collectives) sizes[collective.group] = collective.size();
-    for (const auto& [group, exposed] : of_group) {
+    for (const auto& [group, exposed] : of_group.empty() ? edges_of_group : of_group) {
       of_size[sizes[group]].early += exposed.early;
       of_size[sizes[group]].late += exposed.late;
     }
@@ -295,14 +318,40 @@ class Finder {
         share_text(main->second.early, main->second.sum())));
   }
 
+  /// Exposed waiting, per step and rank, for members whose collective began as soon as their host had launched it: the
+  /// hosts, none ahead of its device, are late in turn.
+  std::int64_t wait_for_hosts() const {
+    constexpr std::int64_t kAtOnce = 20'000;  // ns from a launch to its start on an idle device
+    std::int64_t sum = 0;
+    for (const trace::Collective& collective : trace_.collectives) {
+      const trace::CommEvent& last = trace_.event(trace_.members[collective.last]);
+      if (collective.size() < 2 || !last.on_device || last.begin - last.issued > kAtOnce) continue;
+      for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
+        const trace::CommEvent& event = trace_.event(trace_.members[m]);
+        const trace::Interval wait{event.begin, event.end - collective.transfer};
+        if (wait.length() <= 0) continue;
+        sum += wait.length() - total_within(trace_.ranks[trace_.members[m].rank].compute_in_collectives, wait);
+      }
+    }
+    return sum / steps() / static_cast<std::int64_t>(std::max<std::size_t>(trace_.ranks.size(), 1));
+  }
+
   void host_bound() {
     // Gaps between kernels that are launched just in time are the host's too.
-    const std::int64_t time = mean_over_ranks(&StepParts::idle_host) + mean_over_ranks(&StepParts::idle_gap);
+    std::int64_t time = mean_over_ranks(&StepParts::idle_host) + mean_over_ranks(&StepParts::idle_gap);
+    const bool nobody = diagnosis_.late.ranks.empty() && diagnosis_.late.rotating.empty();
+    const std::int64_t waiting = nobody ? wait_for_hosts() : 0;
+    time += waiting;
     const char* title = diagnosis_.has_device ? "the device runs dry because the host launches too late"
                                               : "the host runs neither operators nor collectives";
     if (Finding* finding = share_finding("host_bound", time, 10, title)) {
       finding->evidence.push_back(
           "idle time whose next work was launched only after it had begun, and short gaps between kernels");
+      if (waiting > 0) {
+        finding->evidence.push_back(fmt::format(
+            "{} of it waiting in collectives for one another's hosts, none of which is late more than others",
+            time_text(waiting)));
+      }
       if (diagnosis_.has_device) finding->fault = Fault::kLaunchBound;
       finding->remedy =
           diagnosis_.has_device

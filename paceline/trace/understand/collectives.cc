@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 
 namespace paceline::trace {
 namespace {
@@ -43,7 +43,9 @@ class Matcher {
     for (const auto& [name, group] : groups()) {
       group_ = static_cast<std::uint32_t>(trace_.groups.size());
       trace_.groups.push_back(name);
-      match_group(group);
+      const auto [transfers, others] = split(group);
+      match_group(others);
+      match_group(transfers);
     }
   }
 
@@ -101,11 +103,26 @@ class Matcher {
     return trace_.ranks[sequence.rank].collectives[sequence.events[i]];
   }
 
+  /// Transfers between two ranks have numbers and an order of their own.
+  std::pair<Group, Group> split(const Group& group) const {
+    std::pair<Group, Group> parts;
+    for (const Sequence& sequence : group) {
+      for (std::size_t i = 0; i < sequence.events.size(); ++i) {
+        Group& part = point_to_point(event(sequence, i)) ? parts.first : parts.second;
+        if (part.empty() || part.back().rank != sequence.rank) part.push_back({sequence.rank, {}});
+        part.back().events.push_back(sequence.events[i]);
+      }
+    }
+    return parts;
+  }
+
   /// For every event of every sequence the collective it belongs to, -1 = none.
   using Places = std::vector<std::vector<std::int32_t>>;
 
   void match_group(const Group& group) {
-    bool numbered = true;
+    if (group.empty()) return;
+    // A rank numbers all its transfers in one row, whomever they are with: the two of a pair count differently.
+    bool numbered = group.size() > 2 || !point_to_point(event(group.front(), 0));
     for (const Sequence& sequence : group) {
       for (std::size_t i = 0; i < sequence.events.size() && numbered; ++i) numbered = event(sequence, i).sequence >= 0;
     }
@@ -177,17 +194,16 @@ class Matcher {
     trace_.mismatches.push_back({sequence.rank, group_, static_cast<std::uint32_t>(i), std::move(what)});
   }
 
-  /// NCCL's sequence numbers, of which sends and receives have their own; of kernels that share one (coalesced calls)
-  /// the n-th goes with the n-th.
+  /// NCCL's sequence numbers; of kernels that share one (coalesced calls) the n-th goes with the n-th.
   Places by_number(const Group& group, std::size_t& count) const {
-    using Key = std::tuple<bool, std::int64_t, std::uint32_t>;
+    using Key = std::pair<std::int64_t, std::uint32_t>;
     std::map<Key, std::int32_t> place_of;
     std::vector<std::vector<Key>> keys(group.size());
     for (std::size_t s = 0; s < group.size(); ++s) {
-      std::map<std::pair<bool, std::int64_t>, std::uint32_t> seen;
+      std::map<std::int64_t, std::uint32_t> seen;
       for (std::size_t i = 0; i < group[s].events.size(); ++i) {
-        const CommEvent& mine = event(group[s], i);
-        keys[s].emplace_back(point_to_point(mine), mine.sequence, seen[{point_to_point(mine), mine.sequence}]++);
+        const std::int64_t number = event(group[s], i).sequence;
+        keys[s].emplace_back(number, seen[number]++);
         place_of.emplace(keys[s].back(), 0);
       }
     }

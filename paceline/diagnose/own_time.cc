@@ -1,0 +1,133 @@
+#include "paceline/diagnose/own_time.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "paceline/base/statistics.h"
+
+namespace paceline::diagnose {
+namespace {
+
+using trace::Activity;
+using trace::Collective;
+using trace::SlotItem;
+using trace::Trace;
+
+/// Kind, elements and number of members of a collective, and how many of them.
+using Part = std::tuple<trace::CollectiveKind, std::int64_t, std::uint32_t>;
+using Role = std::map<Part, std::uint32_t>;
+
+/// A kernel on what it works, comparable between ranks.
+using Kernel = std::tuple<std::string_view, std::string_view, std::string_view>;
+struct Times {
+  std::int64_t count = 0, total = 0;
+  double mean() const { return static_cast<double>(total) / static_cast<double>(std::max<std::int64_t>(count, 1)); }
+};
+
+std::map<Kernel, Times> kernels_of(const trace::RankSummary& rank) {
+  const auto text = [&](base::NameId id) {
+    return id == base::kNone<base::NameId> ? std::string_view{} : rank.names.text(id);
+  };
+  std::map<Kernel, Times> kernels;
+  for (const SlotItem& item : rank.slot_items) {
+    if (item.activity != Activity::kCompute || item.name == base::kNone<base::NameId>) continue;
+    Times& times = kernels[{text(item.name), text(item.op), text(item.shape)}];
+    times.count += item.count;
+    times.total += item.time;
+  }
+  return kernels;
+}
+
+}  // namespace
+
+OwnTime::OwnTime(const Trace& trace, const Diagnosis& diagnosis) : trace_(trace), diagnosis_(diagnosis) {
+  find_roles();
+  compare();
+}
+
+void OwnTime::find_roles() {
+  std::vector<Role> roles(trace_.ranks.size());
+  for (const Collective& collective : trace_.collectives) {
+    // Of these every rank may have its own size.
+    const bool own_size = collective.kind == trace::CollectiveKind::kAllToAll;
+    for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
+      const trace::Member& member = trace_.members[m];
+      const std::int64_t elements = own_size ? -1 : trace_.event(member).elements;
+      ++roles[member.rank][{collective.kind, elements, collective.size()}];
+    }
+  }
+  std::map<Role, std::uint32_t> numbers;
+  for (const Role& role : roles) {
+    role_.push_back(numbers.try_emplace(role, static_cast<std::uint32_t>(numbers.size())).first->second);
+  }
+  has_roles_ = numbers.size() > 1;
+  peers_.resize(role_.size());
+  for (std::uint32_t rank = 0; rank < role_.size(); ++rank) {
+    for (const bool same : {true, false}) {
+      for (std::uint32_t other = 0; other < role_.size(); ++other) {
+        if (other != rank && (!same || role_[other] == role_[rank])) peers_[rank].push_back(other);
+      }
+      if (same) has_peers_.push_back(!peers_[rank].empty());
+      if (!peers_[rank].empty()) break;
+    }
+  }
+}
+
+void OwnTime::compare() {
+  const std::size_t steps = diagnosis_.step_count;
+  const auto own = [&](std::uint32_t rank, std::size_t step) {
+    const StepParts& parts = diagnosis_.ranks[rank].steps[step];
+    return static_cast<double>(parts.duration - parts.exposed_wait - parts.exposed_transfer);
+  };
+  by_step_.assign(role_.size(), std::vector<double>(steps, 0.0));
+  excess_.assign(role_.size(), 0.0);
+  for (std::uint32_t rank = 0; rank < role_.size(); ++rank) {
+    if (peers_[rank].empty() || steps == 0) continue;
+    for (std::size_t step = 0; step < steps; ++step) {
+      std::vector<double> theirs;
+      for (const std::uint32_t peer : peers_[rank]) theirs.push_back(own(peer, step));
+      by_step_[rank][step] = own(rank, step) - base::median(theirs);
+    }
+    excess_[rank] = base::mean(by_step_[rank]);
+  }
+}
+
+std::vector<double> OwnTime::slower_than_other_roles() const {
+  std::vector<std::map<Kernel, Times>> kernels;
+  for (const trace::RankSummary& rank : trace_.ranks) kernels.push_back(kernels_of(rank));
+  std::map<Kernel, std::map<std::uint32_t, std::vector<double>>> means;  // by role
+  for (std::uint32_t rank = 0; rank < kernels.size(); ++rank) {
+    for (const auto& [kernel, times] : kernels[rank]) means[kernel][role_[rank]].push_back(times.mean());
+  }
+  std::vector<double> slower(role_.size(), 0.0);
+  for (std::uint32_t rank = 0; rank < kernels.size(); ++rank) {
+    std::vector<std::pair<double, double>> paces;  // ratio and weight
+    double compared = 0, all = 0;
+    for (const auto& [kernel, times] : kernels[rank]) {
+      const auto weight = static_cast<double>(times.total);
+      all += weight;
+      std::vector<double> others;
+      for (const auto& [role, of_ranks] : means[kernel]) {
+        if (role != role_[rank]) others.push_back(base::median(of_ranks));
+      }
+      if (others.empty()) continue;
+      paces.emplace_back(times.mean() / std::max(base::median(others), 1.0), weight);
+      compared += weight;
+    }
+    if (2 * compared < all || paces.empty()) continue;
+    std::sort(paces.begin(), paces.end());
+    double below = 0;
+    for (const auto& [pace, weight] : paces) {
+      below += weight;
+      if (2 * below < compared) continue;
+      slower[rank] = (1.0 - 1.0 / pace) * all / static_cast<double>(std::max<std::size_t>(diagnosis_.step_count, 1));
+      break;
+    }
+  }
+  return slower;
+}
+
+}  // namespace paceline::diagnose
