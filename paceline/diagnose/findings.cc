@@ -240,30 +240,34 @@ class Finder {
     }
   }
 
-  /// The first and the last collective of a kind and group in each step: before the one and behind the other there is
-  /// nothing that could hide them.
+  /// Of several alike in a step the first gathering and the last reduction: before the one and behind the other there
+  /// is no computation that could hide them.
   static std::vector<bool> edges(const trace::RankSummary& rank, const std::vector<std::uint32_t>& group_of) {
     std::vector<bool> edge(rank.collectives.size(), false);
-    std::size_t step = 0;
-    std::map<std::pair<std::uint32_t, trace::CollectiveKind>, std::size_t> last;
-    const auto close = [&] {
-      for (const auto& [key, event] : last) edge[event] = true;
-      last.clear();
+    struct Row {
+      std::size_t first, last;
     };
+    std::map<std::pair<std::uint32_t, trace::CollectiveKind>, Row> rows;  // of the step
+    const auto close = [&] {
+      for (const auto& [key, row] : rows) {
+        const bool gathers = key.second == trace::CollectiveKind::kAllGather;
+        if (row.first != row.last) edge[gathers ? row.first : row.last] = true;
+      }
+      rows.clear();
+    };
+    std::size_t step = 0;
     for (std::size_t e = 0; e < edge.size(); ++e) {
       const std::size_t before = step;
       while (step + 1 < rank.steps.size() && rank.steps[step + 1].begin <= rank.collectives[e].begin) ++step;
       if (step != before) close();
-      const auto [at, first] = last.try_emplace({group_of[e], rank.collectives[e].kind}, e);
-      edge[e] = first;
-      at->second = e;
+      rows.try_emplace({group_of[e], rank.collectives[e].kind}, Row{e, e}).first->second.last = e;
     }
     close();
     return edge;
   }
 
-  /// Whether the exposed transfers begin while computation still runs, or queue behind such (too big for it), or only
-  /// after it (issued late).
+  /// Whether the exposed transfers begin while computation still runs, queue behind such or have none to hide behind
+  /// (too big), or begin only after it (issued late).
   void exposure(Finding& finding) const {
     std::vector<std::vector<std::int64_t>> transfer_of(trace_.ranks.size());
     std::vector<std::vector<std::uint32_t>> group_of(trace_.ranks.size());
@@ -282,7 +286,7 @@ class Finder {
       std::int64_t early = 0, late = 0;
       std::int64_t sum() const { return early + late; }
     };
-    std::map<std::uint32_t, Exposed> of_group, edges_of_group;
+    std::map<std::uint32_t, Exposed> of_group;
     for (std::size_t i = 0; i < trace_.ranks.size(); ++i) {
       constexpr std::int64_t kQueued = 50'000;  // ns between one collective and the next on a busy stream
       const auto& hidden = trace_.ranks[i].compute_in_collectives;
@@ -294,8 +298,8 @@ class Finder {
         const bool queued = event.begin - kQueued <= busy_until;
         in_time = (queued && in_time) || total_within(hidden, {event.begin, event.end}) > 0;
         const trace::Interval transfer{event.end - transfer_of[i][e], event.end};
-        Exposed& exposed = (edge[e] ? edges_of_group : of_group)[group_of[i][e]];
-        (in_time ? exposed.early : exposed.late) += transfer.length() - total_within(hidden, transfer);
+        Exposed& exposed = of_group[group_of[i][e]];
+        (in_time || edge[e] ? exposed.early : exposed.late) += transfer.length() - total_within(hidden, transfer);
         busy_until = std::max(busy_until, event.end);
       }
     }
@@ -304,18 +308,20 @@ class Finder {
     std::map<std::size_t, Exposed> of_size;
     std::map<std::uint32_t, std::size_t> sizes;
     for (const trace::Collective& collective : trace_.collectives) sizes[collective.group] = collective.size();
-    for (const auto& [group, exposed] : of_group.empty() ? edges_of_group : of_group) {
+    for (const auto& [group, exposed] : of_group) {
       of_size[sizes[group]].early += exposed.early;
       of_size[sizes[group]].late += exposed.late;
     }
     const auto main = std::max_element(of_size.begin(), of_size.end(),
                                        [](const auto& a, const auto& b) { return a.second.sum() < b.second.sum(); });
     if (main == of_size.end()) return;
-    finding.fault = main->second.late > main->second.early ? Fault::kIssuedLate : Fault::kTooBig;
-    finding.evidence.push_back(fmt::format(
-        "groups of {}: {} of it in collectives that begin only after the computation, {} in such as outlast it",
-        main->first, share_text(main->second.late, main->second.sum()),
-        share_text(main->second.early, main->second.sum())));
+    finding.fault = main->second.late >= main->second.early ? Fault::kIssuedLate : Fault::kTooBig;
+    finding.evidence.push_back(
+        fmt::format("groups of {}: {} of it in collectives that begin only after the computation, {} in such as "
+                    "outlast it or have none "
+                    "to hide behind",
+                    main->first, share_text(main->second.late, main->second.sum()),
+                    share_text(main->second.early, main->second.sum())));
   }
 
   /// Exposed waiting, per step and rank, for members whose collective began as soon as their host had launched it: the
