@@ -60,7 +60,8 @@ struct Late {
   std::string host;                  // set when it is the whole host
   Fault fault = Fault::kNone;
   Pattern pattern = Pattern::kUnknown;
-  std::int64_t cost = 0;  // ns per step that the others wait for it alone
+  std::int64_t cost = 0;    // ns per step that the others wait for it alone
+  std::int64_t longer = 0;  // ns per step that it takes itself beyond ranks of its role; 0 = not known
   std::uint32_t times_last = 0, collectives = 0;
   std::vector<std::uint32_t> rotating;  // rank numbers that took turns, when nobody in particular is late
 };

@@ -76,6 +76,14 @@ class Finder {
                     host ? fmt::format("the {} ranks of host {}", late.ranks.size(), late.host)
                          : fmt::format("rank {}", late.ranks[0]),
                     host ? "" : "s", late.times_last, late.collectives, host ? "" : "s", time_text(late.cost));
+    // A pipeline's slack may hide what a rank takes longer.
+    const bool hidden = late.longer > 0 && late.cost * 100 < diagnosis_.median_step;
+    if (hidden) {
+      title = fmt::format("{} take{} {} per step longer than ranks that do the same, of which the others feel {}",
+                          host ? fmt::format("the {} ranks of host {}", late.ranks.size(), late.host)
+                               : fmt::format("rank {}", late.ranks[0]),
+                          host ? "" : "s", time_text(late.longer), time_text(late.cost));
+    }
     // The largest cause that has a name of its own.
     for (const Cause& cause : diagnosis_.causes) {
       if (cause.what.starts_with("many small")) continue;

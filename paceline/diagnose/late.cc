@@ -203,13 +203,16 @@ class LateRank {
       largest = std::max(largest, own);
     }
     const double cost = std::min(own_.has_roles() ? std::max(blame, largest) : blame, longer);
-    if (cost < worth_naming()) return std::nullopt;
+    // The slack of a pipeline may hide a slow rank for now.
+    const bool hidden = own_.has_roles() && longer >= 2 * worth_naming();
+    if (cost < worth_naming() && !hidden) return std::nullopt;
     std::vector<double> by_step(diagnosis_.step_count, 0.0);
     for (const std::uint32_t rank : party.ranks) {
       for (std::size_t s = 0; s < by_step.size(); ++s) by_step[s] += own_.by_step(rank)[s];
     }
     diagnosis_.late.pattern = pattern_of(by_step);
     diagnosis_.late.cost = static_cast<std::int64_t>(cost);
+    diagnosis_.late.longer = static_cast<std::int64_t>(longer);
     return party;
   }
 
@@ -280,18 +283,23 @@ class LateRank {
   }
 
   /// Whether chance explains that the rank's own time is longer, from three steps on: held against how it varies from
-  /// step to step (a habit) and against how the time of all ranks does (also a single event).
+  /// step to step (a habit), and against how the time of ranks elsewhere does (also a single event).
   bool is_chance(std::uint32_t rank) const {
     if (diagnosis_.step_count < kFewestSteps) return false;
     const double bound = 0.01 / static_cast<double>(trace_.ranks.size());
     if (excess_tail(own_.by_step(rank)) < bound) return false;
-    std::vector<double> distances;
+    std::vector<double> elsewhere, everywhere;
     for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
-      for (const double excess : own_.by_step(i)) distances.push_back(std::abs(excess));
+      if (i == rank) continue;
+      const bool other_host = trace_.ranks[i].host.empty() || trace_.ranks[i].host != trace_.ranks[rank].host;
+      for (const double excess : own_.by_step(i)) {
+        everywhere.push_back(excess);
+        if (other_host) elsewhere.push_back(excess);
+      }
     }
-    constexpr double kToDeviation = 1.4826;  // median absolute deviation to standard deviation, normal distribution
-    constexpr double kClear = 6.0;           // standard errors; noise of hosts has heavier tails than the normal one
-    return own_.excess(rank) * std::sqrt(steps()) < kClear * kToDeviation * base::median(distances);
+    const double noise = base::standard_deviation(elsewhere.empty() ? everywhere : elsewhere);
+    constexpr double kClear = 6.0;  // standard errors; hosts' noise has heavier tails than the normal distribution
+    return own_.excess(rank) * std::sqrt(steps()) < kClear * noise;
   }
 
   /// All ranks of the host of the rank with the largest of `excess`, when nearly all of them and no others have as
