@@ -59,15 +59,23 @@ Machine::Until Machine::until_idle() {
 
 // ---------------------------------------------------------------- device
 
+std::int64_t Machine::call_runtime(std::string_view call, double us) {
+  const std::size_t runtime = open(call, "cuda_runtime", {});
+  events[runtime].correlation = ++correlation_;
+  spend(us);
+  close(runtime);
+  return correlation_;
+}
+
+Machine::Graph::Graph(Machine& machine, bool launched) : machine_(machine) {
+  if (launched) machine.graph_ = machine.call_runtime("cudaGraphLaunch", 14.0);
+}
+
 TaskId Machine::add_task(LaneKind stream, std::string_view call, Task task, Event event) {
   const std::size_t lane = static_cast<std::size_t>(stream);
   event.lane = stream;
-  event.correlation = ++correlation_;
-  event.external = external_;
-  const std::size_t runtime = open(call, "cuda_runtime", {});
-  events[runtime].correlation = correlation_;
-  spend(4.0);
-  close(runtime);
+  event.correlation = in_graph() ? graph_ : call_runtime(call, 4.0);
+  event.external = in_graph() ? 0 : external_;
   task.launched = now;
   task.event = events.size();
   events.push_back(event);

@@ -132,6 +132,18 @@ class Machine {
                 std::int64_t duration, std::string_view args = {});
   TaskId launch_collective(LaneKind stream, std::string_view name, const CommFacts& facts, std::int64_t duration,
                            std::uint64_t rendezvous, int members, std::string_view args = {});
+  /// One cudaGraphLaunch (if `launched`) for all that is launched until the end of the scope: that has no calls of its
+  /// own, and the host gets no operator to run.
+  class Graph {
+   public:
+    Graph(Machine& machine, bool launched);
+    ~Graph() { machine_.graph_ = 0; }
+    Graph(const Graph&) = delete;
+
+   private:
+    Machine& machine_;
+  };
+  bool in_graph() const { return graph_ != 0; }
   /// What is launched on `stream` from now on starts after `task`.
   void wait(LaneKind stream, TaskId task);
   TaskId last_on(LaneKind stream) const { return last_task_[static_cast<std::size_t>(stream)]; }
@@ -181,6 +193,8 @@ class Machine {
 
   void block(std::coroutine_handle<> handle, TaskId task);
   void block_at_step_end(std::coroutine_handle<> handle);
+  /// A runtime call; returns its correlation id.
+  std::int64_t call_runtime(std::string_view call, double us);
   TaskId add_task(LaneKind stream, std::string_view call, Task task, Event event);
   bool ended(TaskId task, std::int64_t* end = nullptr) const;
   bool advance_streams();
@@ -196,6 +210,7 @@ class Machine {
   TaskId blocked_on_ = kNoTask;
   bool at_step_end_ = false;
   std::int64_t correlation_ = 1000, external_ = 0;
+  std::int64_t graph_ = 0;  // correlation of the graph launch that is open
 
  public:
   const int rank;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 namespace paceline::test_support {
@@ -359,6 +360,10 @@ class JobModel::Rank {
   /// An operator with its inner operator, further ones where traces with stacks have them, and one kernel.
   TaskId operation(std::string_view op, std::string_view inner, std::string_view kernel, Bound bound, double us,
                    std::string_view args) {
+    const auto kernel_on_stream = [&] {
+      return m_.launch(LaneKind::kCompute, "cudaLaunchKernel", kernel, "kernel", kernel_time(us, bound), grid(bound));
+    };
+    if (m_.in_graph()) return kernel_on_stream();
     m_.next_external();
     const Machine::Scope outer(m_, op, "cpu_op", args);
     m_.spend(2.5);
@@ -372,8 +377,7 @@ class JobModel::Rank {
     m_.next_external();
     const Machine::Scope within(m_, inner, "cpu_op", args);
     m_.spend(3.0);
-    const TaskId task =
-        m_.launch(LaneKind::kCompute, "cudaLaunchKernel", kernel, "kernel", kernel_time(us, bound), grid(bound));
+    const TaskId task = kernel_on_stream();
     m_.spend(1.2);
     return task;
   }
@@ -475,13 +479,18 @@ class JobModel::Rank {
     m_.wait(LaneKind::kCompute, task);
   }
 
+  bool graphed_layers() const { return job_.cuda_graphs && mesh_.tensors == 1; }
+
   void forward_layer(int layer) {
     const Scope module(*this, layer_name(layer), "user_annotation");
+    const Machine::Graph graph(m_, graphed_layers());
     const auto count = static_cast<std::int64_t>(tokens());
     std::size_t i = 0;
     for (int span = 0; span < 4; ++span) {
-      const Scope part(*this, fmt::format("layers.{}.{}", layer, kSpans[static_cast<std::size_t>(span)]),
-                       "user_annotation");
+      std::optional<Scope> part;
+      if (!m_.in_graph())
+        part.emplace(*this, fmt::format("layers.{}.{}", layer, kSpans[static_cast<std::size_t>(span)]),
+                     "user_annotation");
       for (; i < kLayer.size() && kLayer[i].span == span; ++i) {
         const Operator& op = kLayer[i];
         if (op.gathers) tensor_comm(kTensorGather);
@@ -492,15 +501,19 @@ class JobModel::Rank {
   }
 
   void backward_layer() {
+    const Machine::Graph graph(m_, graphed_layers());
     const auto count = static_cast<std::int64_t>(tokens());
     for (std::size_t i = kLayer.size(); i-- > 0;) {
       const Operator& op = kLayer[i];
       const std::string_view args = shapes(op.shapes, count);
       if (op.reduces) tensor_comm(kTensorGather);
       const std::string_view node = op.op.substr(op.op.find("::") + 2);
-      const Scope evaluate(*this, fmt::format("autograd::engine::evaluate_function: {}Backward0", node), "cpu_op");
-      m_.spend(3.0);
-      const Scope inside(*this, fmt::format("{}Backward0", node), "cpu_op");
+      std::optional<Scope> evaluate, inside;
+      if (!m_.in_graph()) {
+        evaluate.emplace(*this, fmt::format("autograd::engine::evaluate_function: {}Backward0", node), "cpu_op");
+        m_.spend(3.0);
+        inside.emplace(*this, fmt::format("{}Backward0", node), "cpu_op");
+      }
       if (op.inner == "aten::mm") {
         operation("aten::mm", "aten::mm", op.kernel, op.bound, op.us, args);
         operation("aten::mm", "aten::mm", "nvjet_tst_256x128_64x4_2x1_v_bz_coopA_NTN", op.bound, op.us, args);

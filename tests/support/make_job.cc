@@ -22,7 +22,8 @@ constexpr std::string_view kUsage =
     "  [--clock-offset-ms 40] [--events N: about so many events a rank, by layers and filler]\n"
     "  [--kernels nccl_dev|nccl|nccl_symmetric|rccl] [--layout flat|torchtitan|tensorboard|brackets|merged]\n"
     "  [--seq|--no-seq] [--cut-lists|--whole-lists] [--global-ranks|--no-global-ranks]\n"
-    "  [--kernel-args|--no-kernel-args] [--group-config|--no-group-config] [--sibling-names|--own-names]\n";
+    "  [--kernel-args|--no-kernel-args] [--group-config|--no-group-config] [--sibling-names|--own-names]\n"
+    "  [--cuda-graphs]\n";
 
 /// Layers and filler for about `events` events a rank: a layer is about 260 events without filler and has 29 kernels.
 void scale(ModernJob& job, long events) {
@@ -54,7 +55,8 @@ bool set_flag(ModernJob& job, std::string_view flag) {
                 {"--group-config", &ModernJob::group_config, true},
                 {"--no-group-config", &ModernJob::group_config, false},
                 {"--sibling-names", &ModernJob::sibling_names, true},
-                {"--own-names", &ModernJob::sibling_names, false}};
+                {"--own-names", &ModernJob::sibling_names, false},
+                {"--cuda-graphs", &ModernJob::cuda_graphs, true}};
   for (const auto& known : kFlags) {
     if (known.name != flag) continue;
     job.*known.member = known.value;

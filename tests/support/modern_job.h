@@ -70,6 +70,7 @@ struct ModernJob {
   bool kernel_args = true;    // process group arguments on kernels; else only on record_param_comms
   bool group_config = true;   // distributedInfo lists the ranks of each group
   bool sibling_names = true;  // groups of one mesh dimension share one process group name, as split_group makes them
+  bool cuda_graphs = false;   // a graph a layer and direction, except where tensor parallelism parts the layer
   bool flows = false;         // flow events between launches and kernels
   KernelNames kernel_names = KernelNames::kNcclDev;
   Layout layout = Layout::kFlat;
