@@ -216,6 +216,9 @@ class Causes {
     if (more_work > slower || has_other_shapes()) return Fault::kImbalance;
     const double compute_ratio = expected_compute > 0 ? slow_compute / expected_compute - 1 : 0;
     const double memory_ratio = expected_memory > 0 ? slow_memory / expected_memory - 1 : 0;
+    // Where shapes are not recorded (in CUDA graphs), more work is what stretches all kernels alike.
+    const bool all_alike = std::min(compute_ratio, memory_ratio) >= 0.7 * std::max(compute_ratio, memory_ratio);
+    if (all_alike && !knows_shapes()) return Fault::kImbalance;
     return compute_ratio >= 0.5 * memory_ratio ? Fault::kClock : Fault::kMemoryBandwidth;
   }
 
@@ -242,6 +245,17 @@ class Causes {
       times[{op, rank.names.text(item.shape)}] += item.time;
     }
     return times;
+  }
+
+  /// Whether the shapes of most of the party's computation are recorded.
+  bool knows_shapes() const {
+    std::int64_t all = 0, known = 0;
+    for (const SlotItem& item : trace_.ranks[late_.ranks[0]].slot_items) {
+      if (item.activity != Activity::kCompute) continue;
+      all += item.time;
+      if (item.shape != base::kNone<base::NameId>) known += item.time;
+    }
+    return 2 * known >= all;
   }
 
   /// Whether a good part of the party's computation works on shapes that no other rank has.

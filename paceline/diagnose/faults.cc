@@ -115,8 +115,9 @@ bool is_input(std::string_view name) {
 }
 
 bool is_compute_bound(std::string_view name) {
-  return holds_any(name, {"gemm", "matmul", "aten::mm", "aten::bmm", "addmm", "linear", "conv", "cutlass", "wgmma",
-                          "xmma", "flash", "fmha", "attention", "winograd", "dgrad", "wgrad", "_mma"});
+  return holds_any(
+      name, {"gemm",  "matmul", "aten::mm", "aten::bmm", "addmm", "linear",    "conv",     "cutlass", "wgmma", "xmma",
+             "nvjet", "cijk_",  "tensorop", "flash",     "fmha",  "attention", "winograd", "dgrad",   "wgrad", "_mma"});
 }
 
 }  // namespace paceline::diagnose
