@@ -8,7 +8,7 @@ namespace paceline::diagnose {
 namespace {
 
 /// Upper bound of P(T > t) for Student's T with `freedom` >= 2 degrees: the density integrated with x / t >= 1 under
-/// the integral; too large by less than a factor of freedom / (freedom - 1).
+/// the integral; far out too large by a factor of freedom / (freedom - 1).
 double student_tail(double t, double freedom) {
   if (t <= 0) return 1.0;
   constexpr double kPi = 3.14159265358979323846;

@@ -119,6 +119,25 @@ void fill_ranks(const Trace& trace, Diagnosis& diagnosis) {
   }
 }
 
+/// Brings the steps of ranks together that recorded different ones, by their numbers.
+void find_common_steps(Diagnosis& diagnosis) {
+  std::int64_t first = 0, last = 0;
+  bool known = !diagnosis.ranks.empty();
+  for (const RankDiagnosis& rank : diagnosis.ranks) {
+    if (rank.steps.empty()) return;
+    const bool begin = &rank == &diagnosis.ranks.front();
+    first = begin ? rank.steps.front().number : std::max(first, rank.steps.front().number);
+    last = begin ? rank.steps.back().number : std::min(last, rank.steps.back().number);
+    const auto span = static_cast<std::size_t>(rank.steps.back().number - rank.steps.front().number);
+    known = known && rank.steps.front().number >= 0 && span + 1 == rank.steps.size();
+  }
+  if (!known || first > last) return;
+  diagnosis.step_count = static_cast<std::size_t>(last - first + 1);
+  for (RankDiagnosis& rank : diagnosis.ranks) {
+    rank.first_common = static_cast<std::size_t>(first - rank.steps.front().number);
+  }
+}
+
 std::string kernel_kind(const trace::NameTotal& total) {
   if (total.category != trace::Category::kKernel) return "copy";
   return total.collective == trace::CollectiveKind::kNone ? "compute" : "communication";
@@ -207,6 +226,7 @@ const Finding* main_finding(const Diagnosis& diagnosis) {
 Diagnosis diagnose(const trace::Trace& trace) {
   Diagnosis diagnosis;
   fill_ranks(trace, diagnosis);
+  find_common_steps(diagnosis);
   find_late_rank(trace, diagnosis);
   fill_tables(trace, diagnosis);
   list_unrecognised(trace, diagnosis);

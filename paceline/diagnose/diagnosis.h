@@ -31,9 +31,10 @@ struct RankDiagnosis {
   std::uint32_t rank = 0;
   std::string source, host;
   std::vector<StepParts> steps;
-  StepParts mean;             // per step
-  std::int64_t wait = 0;      // per step, hidden or not; wait + transfer = mean.communication
-  std::int64_t transfer = 0;  // likewise; collectives that run at the same time count once
+  std::size_t first_common = 0;  // in steps: the first that all ranks recorded
+  StepParts mean;                // per step
+  std::int64_t wait = 0;         // per step, hidden or not; wait + transfer = mean.communication
+  std::int64_t transfer = 0;     // likewise; collectives that run at the same time count once
   std::uint32_t collectives = 0;
   std::uint32_t times_last = 0;  // arrived last in a collective of two or more
   std::int64_t blame = 0;        // ns the others' median stood waiting for it alone, over all steps
@@ -117,7 +118,7 @@ struct Diagnosis {
   std::uint32_t world_size = 0;
   bool has_device = false;
   bool marks_steps = false;
-  std::size_t step_count = 0;              // of the rank with the fewest
+  std::size_t step_count = 0;              // that all ranks recorded; they are compared over these
   std::int64_t median_step = 0;            // ns, over ranks and steps
   std::vector<RankDiagnosis> ranks;        // by rank number
   std::vector<CollectiveRow> collectives;  // in time order

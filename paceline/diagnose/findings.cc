@@ -358,7 +358,7 @@ class Finder {
     time += waiting;
     const char* title = diagnosis_.has_device ? "the device runs dry because the host launches too late"
                                               : "the host runs neither operators nor collectives";
-    if (Finding* finding = share_finding("host_bound", time, 10, title)) {
+    if (Finding* finding = share_finding("host_bound", time, 8, title)) {
       finding->evidence.push_back(
           "idle time whose next work was launched only after it had begun, and short gaps between kernels");
       if (waiting > 0) {

@@ -131,7 +131,8 @@ class LateRank {
       const auto after = std::partition_point(steps.begin(), steps.end(), [&](const trace::StepSummary& step) {
         return step.begin <= trace_.event(last).begin;
       });
-      const auto step = static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - steps.begin() - 1, 0));
+      const auto recorded = static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - steps.begin() - 1, 0));
+      const std::size_t step = recorded - diagnosis_.ranks[last.rank].first_common;  // wraps around below the first
       if (step < diagnosis_.step_count) costs[last.rank][step] += static_cast<double>(savings_[c]);
     }
     return costs;
@@ -340,7 +341,7 @@ class LateRank {
     std::int64_t own = 0;
     for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
       if (diagnosis_.ranks[i].steps.empty()) continue;
-      const std::int64_t begin = diagnosis_.ranks[i].steps.front().begin;
+      const std::int64_t begin = diagnosis_.ranks[i].steps[diagnosis_.ranks[i].first_common].begin;
       if (late.has(i)) {
         own = begin;
       } else {
@@ -352,7 +353,7 @@ class LateRank {
 
   /// The cause lies before the recording, not in its own time.
   bool starts_late(const Party& late) const {
-    return 2.0 * static_cast<double>(start_delay(late)) >= static_cast<double>(diagnosis_.late.cost) * steps();
+    return 3.0 * static_cast<double>(start_delay(late)) >= 2.0 * static_cast<double>(diagnosis_.late.cost) * steps();
   }
 
   /// Per step, what the party costs more than the mean over parties of its size outside it.

@@ -16,9 +16,9 @@ using trace::Collective;
 using trace::SlotItem;
 using trace::Trace;
 
-/// Kind, elements and number of members of a collective, and how many of them.
+/// Kind, elements and number of members of a collective, and how many of them in a step.
 using Part = std::tuple<trace::CollectiveKind, std::int64_t, std::uint32_t>;
-using Role = std::map<Part, std::uint32_t>;
+using Role = std::map<Part, std::int64_t>;
 
 /// A kernel on what it works, comparable between ranks.
 using Kernel = std::tuple<std::string_view, std::string_view, std::string_view>;
@@ -60,7 +60,13 @@ void OwnTime::find_roles() {
     }
   }
   std::map<Role, std::uint32_t> numbers;
-  for (const Role& role : roles) {
+  for (std::uint32_t rank = 0; rank < roles.size(); ++rank) {
+    // Rounded: one that is missing in one step, or that a recording begins or ends with, makes no other role.
+    const auto steps = static_cast<std::int64_t>(std::max<std::size_t>(trace_.ranks[rank].steps.size(), 1));
+    Role role;
+    for (const auto& [part, count] : roles[rank]) {
+      if (const std::int64_t of_step = (count + steps / 2) / steps; of_step > 0) role[part] = of_step;
+    }
     role_.push_back(numbers.try_emplace(role, static_cast<std::uint32_t>(numbers.size())).first->second);
   }
   has_roles_ = numbers.size() > 1;
@@ -79,7 +85,8 @@ void OwnTime::find_roles() {
 void OwnTime::compare() {
   const std::size_t steps = diagnosis_.step_count;
   const auto own = [&](std::uint32_t rank, std::size_t step) {
-    const StepParts& parts = diagnosis_.ranks[rank].steps[step];
+    const RankDiagnosis& row = diagnosis_.ranks[rank];
+    const StepParts& parts = row.steps[row.first_common + step];
     return static_cast<double>(parts.duration - parts.exposed_wait - parts.exposed_transfer);
   };
   by_step_.assign(role_.size(), std::vector<double>(steps, 0.0));

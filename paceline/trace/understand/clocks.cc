@@ -63,11 +63,17 @@ Clock fit(std::vector<Sample> samples) {
   return clock;
 }
 
-/// Places the clocks of ranks that share collectives with a placed one; false when there was none.
-bool spread(Trace& trace, std::vector<char>& placed) {
+/// A transfer between two ranks; a small one the sender may leave before the receiver.
+bool is_pair(const Collective& collective) {
+  return collective.kind == CollectiveKind::kSendRecv && collective.size() == 2;
+}
+
+/// Places the clocks of ranks that share collectives with a placed one, or `pairs` transfers; false when there was none.
+bool spread(Trace& trace, std::vector<char>& placed, bool pairs) {
   std::vector<std::vector<Sample>> samples(trace.ranks.size());
   for (const Collective& collective : trace.collectives) {
-    if (!ends_together(collective.kind) || collective.size() < 2) continue;
+    const bool anchors = pairs ? is_pair(collective) : ends_together(collective.kind) && collective.size() >= 2;
+    if (!anchors) continue;
     const std::span members(trace.members.data() + collective.members_begin, collective.size());
     const auto anchor =
         std::find_if(members.begin(), members.end(), [&](const Member& member) { return placed[member.rank] != 0; });
@@ -88,8 +94,9 @@ bool spread(Trace& trace, std::vector<char>& placed) {
   return any;
 }
 
-/// Offsets spread from the first rank over the collectives that it shares with others, then from those on. Ranks that
-/// it does not reach are brought together among themselves, around the lowest of them.
+/// Offsets spread from the first rank over the collectives that it shares with others, then from those on; over
+/// transfers between two ranks only where no collective leads on. Ranks that it does not reach are brought together
+/// among themselves, around the lowest of them.
 void estimate(Trace& trace) {
   trace.clocks.assign(trace.ranks.size(), Clock{});
   std::vector<char> placed(trace.ranks.size(), 0);
@@ -97,7 +104,7 @@ void estimate(Trace& trace) {
     if (placed[root] != 0) continue;
     placed[root] = 1;
     trace.clocks[root].known = root == 0;
-    while (spread(trace, placed)) {
+    while (spread(trace, placed, false) || spread(trace, placed, true)) {
     }
   }
 }

@@ -126,6 +126,26 @@ TEST(Clocks, AreAlignedEvenWhenTheFirstRankHasNoCollectives) {
   EXPECT_EQ(trace.clocks[2].offset, 3'000'000);
 }
 
+TEST(Clocks, OfStagesThatOnlySendToOneAnotherAreTiedByTheirTransfers) {
+  const std::vector<std::int64_t> offsets{0, 4'000'000, -9'000'000};
+  std::vector<RankSummary> ranks(3);
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    ranks[r].rank = r;
+    for (std::int64_t i = 0; i < 10; ++i) {
+      for (std::uint32_t low = r == 0 ? 0 : r - 1; low <= std::min(r, 1u); ++low) {  // with the neighbours
+        const std::int64_t begin = offsets[r] + i * 1'000'000 + low * 300'000;
+        CommEvent transfer = all_reduce(begin, begin + 90'000, ranks[r].names.intern("pair " + std::to_string(low)));
+        transfer.kind = CollectiveKind::kSendRecv;
+        ranks[r].collectives.push_back(transfer);
+        ranks[r].collectives.back().name = transfer.group;
+      }
+    }
+  }
+  const Trace trace = assemble(std::move(ranks));
+  EXPECT_EQ(trace.clocks[1].offset, offsets[1]);
+  EXPECT_EQ(trace.clocks[2].offset, offsets[2]);
+}
+
 TEST(Clocks, ALeaveBeforeTheLastEntryIsAViolation) {
   std::vector<RankSummary> ranks(2);
   for (std::uint32_t r = 0; r < 2; ++r) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -127,7 +128,9 @@ class Matcher {
       for (std::size_t i = 0; i < sequence.events.size() && numbered; ++i) numbered = event(sequence, i).sequence >= 0;
     }
     std::size_t count = 0;
-    const Places places = numbered ? by_number(group, count) : by_order(group, count);
+    std::optional<Places> found = numbered ? by_number(group, count) : by_step(group, count);
+    if (!found) found = by_order(group, count);
+    const Places& places = *found;
     std::vector<std::vector<Member>> members(count);
     std::vector<std::pair<std::size_t, std::size_t>> first(count, {group.size(), 0});  // sequence and event
     for (std::size_t s = 0; s < group.size(); ++s) {
@@ -194,25 +197,82 @@ class Matcher {
     trace_.mismatches.push_back({sequence.rank, group_, static_cast<std::uint32_t>(i), std::move(what)});
   }
 
-  /// NCCL's sequence numbers; of kernels that share one (coalesced calls) the n-th goes with the n-th.
-  Places by_number(const Group& group, std::size_t& count) const {
-    using Key = std::pair<std::int64_t, std::uint32_t>;
-    std::map<Key, std::int32_t> place_of;
-    std::vector<std::vector<Key>> keys(group.size());
+  /// What tells collectives of a group apart.
+  using Key = std::pair<std::int64_t, std::uint32_t>;
+  using Keys = std::vector<std::vector<Key>>;  // of every event of every sequence
+
+  /// Each event's number and which of those with that number it is on its rank.
+  template <class Number>
+  Keys keys_of(const Group& group, Number number_of) const {
+    Keys keys(group.size());
     for (std::size_t s = 0; s < group.size(); ++s) {
       std::map<std::int64_t, std::uint32_t> seen;
       for (std::size_t i = 0; i < group[s].events.size(); ++i) {
-        const std::int64_t number = event(group[s], i).sequence;
+        const std::int64_t number = number_of(group[s], i);
         keys[s].emplace_back(number, seen[number]++);
-        place_of.emplace(keys[s].back(), 0);
       }
     }
+    return keys;
+  }
+
+  static Places places_of(const Keys& keys, std::size_t& count) {
+    std::map<Key, std::int32_t> place_of;
+    for (const auto& of_sequence : keys) {
+      for (const Key& key : of_sequence) place_of.emplace(key, 0);
+    }
+    count = 0;
     for (auto& [key, place] : place_of) place = static_cast<std::int32_t>(count++);
-    Places places(group.size());
-    for (std::size_t s = 0; s < group.size(); ++s) {
+    Places places(keys.size());
+    for (std::size_t s = 0; s < keys.size(); ++s) {
       for (const Key& key : keys[s]) places[s].push_back(place_of.at(key));
     }
     return places;
+  }
+
+  /// NCCL's sequence numbers; of kernels that share one (coalesced calls) the n-th goes with the n-th.
+  Places by_number(const Group& group, std::size_t& count) const {
+    const auto number_of = [&](const Sequence& sequence, std::size_t i) { return event(sequence, i).sequence; };
+    return places_of(keys_of(group, number_of), count);
+  }
+
+  /// Where ranks recorded different steps, by the steps' numbers: the n-th of a step with the n-th. Nothing where steps
+  /// have no numbers or are the same, or where ranks differ within a step.
+  std::optional<Places> by_step(const Group& group, std::size_t& count) const {
+    const auto steps_of = [&](const Sequence& sequence) -> const std::vector<StepSummary>& {
+      return trace_.ranks[sequence.rank].steps;
+    };
+    const auto& first = steps_of(group.front());
+    bool differ = false;
+    for (const Sequence& sequence : group) {
+      const auto& steps = steps_of(sequence);
+      if (steps.empty() || steps.front().number < 0) return std::nullopt;
+      differ = differ || steps.front().number != first.front().number || steps.back().number != first.back().number;
+    }
+    if (!differ) return std::nullopt;
+    // By the moment of the launch: a host may be steps ahead of its device, but its program is that of the others.
+    const auto number_of = [&](const Sequence& sequence, std::size_t i) {
+      const auto& steps = steps_of(sequence);
+      const auto after = std::partition_point(
+          steps.begin(), steps.end(), [&](const StepSummary& step) { return step.begin <= event(sequence, i).issued; });
+      return after == steps.begin() ? steps.front().number - 1 : std::prev(after)->number;
+    };
+    const Keys keys = keys_of(group, number_of);
+    std::map<Key, const CommEvent*> known;
+    std::map<std::int64_t, std::set<std::size_t>> counts;  // of whole steps
+    for (std::size_t s = 0; s < group.size(); ++s) {
+      std::map<std::int64_t, std::size_t> own;
+      for (std::size_t i = 0; i < keys[s].size(); ++i) {
+        const CommEvent& mine = event(group[s], i);
+        if (!compatible(mine, *known.try_emplace(keys[s][i], &mine).first->second)) return std::nullopt;
+        ++own[keys[s][i].first];
+      }
+      for (const auto& [number, events] : own) {
+        if (number >= steps_of(group[s]).front().number) counts[number].insert(events);
+      }
+    }
+    const bool alike =
+        std::all_of(counts.begin(), counts.end(), [](const auto& each) { return each.second.size() == 1; });
+    return alike ? std::optional<Places>(places_of(keys, count)) : std::nullopt;
   }
 
   /// The n-th with the n-th of the rank that has the most, unless kinds or sizes speak against it.

@@ -198,6 +198,48 @@ TEST(CollectiveMatching, PointToPointDiffersBetweenRanksAndIsNoMismatch) {
   EXPECT_TRUE(assembled(std::move(ranks)).mismatches.empty());
 }
 
+TEST(CollectiveMatching, TransfersOfAPairGoByTheirOrderWhateverTheirNumbers) {
+  std::vector<RankSummary> ranks;  // rank 1 is in the middle and counts transfers with both neighbours
+  ranks.push_back(
+      rank(0, {event(CollectiveKind::kSendRecv, 0, 10, 8, 1), event(CollectiveKind::kSendRecv, 20, 30, 8, 2)}));
+  ranks.push_back(
+      rank(1, {event(CollectiveKind::kSendRecv, 5, 10, 8, 1), event(CollectiveKind::kSendRecv, 25, 30, 8, 3)}));
+  const Trace trace = assembled(std::move(ranks));
+  ASSERT_EQ(trace.collectives.size(), 2u);
+  for (const Collective& collective : trace.collectives) {
+    ASSERT_EQ(collective.size(), 2u);
+    EXPECT_EQ(collective.transfer, 5);
+    EXPECT_EQ(trace.members[collective.last].rank, 1u);
+  }
+}
+
+TEST(CollectiveMatching, OfRanksThatRecordedDifferentStepsGoesByTheStepsNumbers) {
+  constexpr std::int64_t kStep = 1'000'000;
+  std::vector<RankSummary> ranks;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    std::vector<CommEvent> events;
+    std::vector<StepSummary> steps;
+    for (std::int64_t number = 10 + i; number < 16 + i; ++number) {
+      StepSummary step;
+      step.number = number;
+      step.begin = number * kStep;
+      step.end = step.begin + kStep;
+      steps.push_back(step);
+      for (const std::int64_t at : {200'000, 600'000}) {
+        events.push_back(event(CollectiveKind::kAllReduce, step.begin + at, step.begin + at + 100'000, 8));
+        events.back().issued = step.begin + at;
+      }
+    }
+    ranks.push_back(rank(i, std::move(events)));
+    ranks.back().steps = std::move(steps);
+  }
+  const Trace trace = assembled(std::move(ranks));
+  for (const Clock& clock : trace.clocks) EXPECT_EQ(clock.offset, 0);
+  const auto whole = std::count_if(trace.collectives.begin(), trace.collectives.end(),
+                                   [](const Collective& collective) { return collective.size() == 3; });
+  EXPECT_EQ(whole, 2 * 4);  // steps 12 to 15
+}
+
 TEST(CollectiveMatching, GroupsOfTheSameRanksAreToldApartByName) {
   std::vector<RankSummary> ranks;
   for (std::uint32_t i = 0; i < 2; ++i) {
