@@ -331,7 +331,13 @@ class LateRank {
     if (!party && !own_.has_peers(most)) party = Party{{most}};
     if (!party) return party;
     diagnosis_.late.cost = static_cast<std::int64_t>(slower[most]);
-    diagnosis_.late.pattern = diagnosis_.step_count < kEnoughSteps ? Pattern::kUnknown : Pattern::kPersistent;
+    std::vector<double> by_step;
+    const RankDiagnosis& row = diagnosis_.ranks[most];
+    for (std::size_t step = 0; step < diagnosis_.step_count; ++step) {
+      const std::int64_t beyond = row.steps[row.first_common + step].compute - row.mean.compute;
+      by_step.push_back(std::max(slower[most] + static_cast<double>(beyond), 0.0));
+    }
+    diagnosis_.late.pattern = pattern_of(by_step);
     return party;
   }
 
