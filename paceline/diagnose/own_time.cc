@@ -41,6 +41,16 @@ std::map<Kernel, Times> kernels_of(const trace::RankSummary& rank) {
   return kernels;
 }
 
+/// Median of `sorted` with one `value` of it left out; that value where it is the only one.
+double median_of_others(const std::vector<double>& sorted, double value) {
+  if (sorted.size() < 2) return value;
+  const auto left_out =
+      static_cast<std::size_t>(std::lower_bound(sorted.begin(), sorted.end(), value) - sorted.begin());
+  const auto other = [&](std::size_t i) { return sorted[i < left_out ? i : i + 1]; };
+  const std::size_t count = sorted.size() - 1;
+  return (other((count - 1) / 2) + other(count / 2)) / 2;
+}
+
 }  // namespace
 
 OwnTime::OwnTime(const Trace& trace, const Diagnosis& diagnosis) : trace_(trace), diagnosis_(diagnosis) {
@@ -69,37 +79,39 @@ void OwnTime::find_roles() {
     }
     role_.push_back(numbers.try_emplace(role, static_cast<std::uint32_t>(numbers.size())).first->second);
   }
-  has_roles_ = numbers.size() > 1;
-  peers_.resize(role_.size());
-  for (std::uint32_t rank = 0; rank < role_.size(); ++rank) {
-    for (const bool same : {true, false}) {
-      for (std::uint32_t other = 0; other < role_.size(); ++other) {
-        if (other != rank && (!same || role_[other] == role_[rank])) peers_[rank].push_back(other);
-      }
-      if (same) has_peers_.push_back(!peers_[rank].empty());
-      if (!peers_[rank].empty()) break;
-    }
+  ranks_of_.resize(numbers.size());
+  for (std::uint32_t rank = 0; rank < role_.size(); ++rank) ranks_of_[role_[rank]].push_back(rank);
+}
+
+std::vector<std::uint32_t> OwnTime::peers(std::uint32_t rank) const {
+  std::vector<std::uint32_t> peers;
+  for (std::uint32_t other = 0; other < role_.size(); ++other) {
+    if (other != rank && (!has_peers(rank) || same_role(rank, other))) peers.push_back(other);
   }
+  return peers;
 }
 
 void OwnTime::compare() {
   const std::size_t steps = diagnosis_.step_count;
-  const auto own = [&](std::uint32_t rank, std::size_t step) {
-    const RankDiagnosis& row = diagnosis_.ranks[rank];
-    const StepParts& parts = row.steps[row.first_common + step];
-    return static_cast<double>(parts.duration - parts.exposed_wait - parts.exposed_transfer);
-  };
   by_step_.assign(role_.size(), std::vector<double>(steps, 0.0));
-  excess_.assign(role_.size(), 0.0);
-  for (std::uint32_t rank = 0; rank < role_.size(); ++rank) {
-    if (peers_[rank].empty() || steps == 0) continue;
-    for (std::size_t step = 0; step < steps; ++step) {
-      std::vector<double> theirs;
-      for (const std::uint32_t peer : peers_[rank]) theirs.push_back(own(peer, step));
-      by_step_[rank][step] = own(rank, step) - base::median(theirs);
+  std::vector<double> own(role_.size());
+  for (std::size_t step = 0; step < steps; ++step) {
+    for (std::size_t rank = 0; rank < own.size(); ++rank) {
+      const RankDiagnosis& row = diagnosis_.ranks[rank];
+      const StepParts& parts = row.steps[row.first_common + step];
+      own[rank] = static_cast<double>(parts.duration - parts.exposed_wait - parts.exposed_transfer);
     }
-    excess_[rank] = base::mean(by_step_[rank]);
+    std::vector<double> all = own;
+    std::sort(all.begin(), all.end());
+    for (const std::vector<std::uint32_t>& ranks : ranks_of_) {
+      std::vector<double> sorted;
+      for (const std::uint32_t rank : ranks) sorted.push_back(own[rank]);
+      std::sort(sorted.begin(), sorted.end());
+      const std::vector<double>& compared = ranks.size() > 1 ? sorted : all;
+      for (const std::uint32_t rank : ranks) by_step_[rank][step] = own[rank] - median_of_others(compared, own[rank]);
+    }
   }
+  for (const std::vector<double>& of_rank : by_step_) excess_.push_back(steps == 0 ? 0.0 : base::mean(of_rank));
 }
 
 std::vector<double> OwnTime::slower_than_other_roles() const {

@@ -11,15 +11,15 @@ namespace paceline::diagnose {
 /// rank has no such peer, kernel by kernel with ranks of other roles: their number may differ, their pace may not.
 class OwnTime {
  public:
-  /// O(collectives + slot items + ranks^2 steps).
+  /// O(collectives + ranks steps log ranks).
   OwnTime(const trace::Trace& trace, const Diagnosis& diagnosis);
 
   /// Other ranks of the same role, by index; all others when there is none.
-  const std::vector<std::uint32_t>& peers(std::uint32_t rank) const { return peers_[rank]; }
-  bool has_peers(std::uint32_t rank) const { return has_peers_[rank]; }
+  std::vector<std::uint32_t> peers(std::uint32_t rank) const;
+  bool has_peers(std::uint32_t rank) const { return ranks_of_[role_[rank]].size() > 1; }
   bool same_role(std::uint32_t a, std::uint32_t b) const { return role_[a] == role_[b]; }
   /// Whether ranks differ in role at all.
-  bool has_roles() const { return has_roles_; }
+  bool has_roles() const { return ranks_of_.size() > 1; }
 
   /// ns that the rank takes longer in each step than the median of its peers.
   const std::vector<double>& by_step(std::uint32_t rank) const { return by_step_[rank]; }
@@ -29,6 +29,7 @@ class OwnTime {
 
   /// ns per step that the rank's kernels take longer than the same kernels, by name and shape, on ranks of other roles.
   /// Kernel by kernel its pace is the ratio of means; half of its computation is slower than this says.
+  /// O(slot items log slot items).
   std::vector<double> slower_than_other_roles() const;
 
  private:
@@ -37,10 +38,8 @@ class OwnTime {
 
   const trace::Trace& trace_;
   const Diagnosis& diagnosis_;
-  std::vector<std::uint32_t> role_;
-  std::vector<std::vector<std::uint32_t>> peers_;
-  std::vector<bool> has_peers_;
-  bool has_roles_ = false;
+  std::vector<std::uint32_t> role_;                   // of each rank
+  std::vector<std::vector<std::uint32_t>> ranks_of_;  // by role
   std::vector<std::vector<double>> by_step_;
   std::vector<double> excess_;
 };
