@@ -85,6 +85,20 @@ TEST_F(JobDiagnosis, SaysOfASlowRankThatThePipelinesSlackHidesThatNobodyFeelsIt)
   EXPECT_NE(main_finding(diagnosis)->title.find("longer than ranks that do the same"), std::string::npos);
 }
 
+TEST_F(JobDiagnosis, OfTwoStagesHoldsEachRankAgainstItsOwnStage) {
+  ModernJob job = of(Topology::kPipeline, JobFault::kAllocator, 14);
+  job.ranks = 4;
+  job.gpus_per_host = 2;
+  const Verdict found = verdict(job);
+  EXPECT_EQ(found, (Verdict{"late_rank", truth_.rank, "", Fault::kAllocator}));
+}
+
+TEST_F(JobDiagnosis, CallsALinkBetweenHostsOfOneDeviceNoRail) {
+  ModernJob job = of(Topology::kHsdp, JobFault::kLinkInter, 15);
+  job.gpus_per_host = 1;
+  EXPECT_EQ(verdict(job).fault, Fault::kLinkInter);
+}
+
 TEST_F(JobDiagnosis, NamesTheHostThatIsAStageByThePaceOfItsKernels) {
   const Verdict found = verdict(of(Topology::kPipeline, JobFault::kWholeHost, 2));
   EXPECT_EQ(found, (Verdict{"late_host", -1, truth_.fault_hosts[0], Fault::kWholeHost}));

@@ -33,6 +33,8 @@ std::vector<std::uint32_t> ranks_of(const Trace& trace, const Collective& collec
 void find_scope(const Trace& trace, const std::vector<std::vector<std::uint32_t>>& groups, SlowLinks& links) {
   std::map<std::string, std::vector<std::uint32_t>> local;  // ranks of each host, in order
   for (std::uint32_t i = 0; i < trace.ranks.size(); ++i) local[trace.ranks[i].host].push_back(i);
+  const bool several_places =
+      std::any_of(local.begin(), local.end(), [](const auto& host) { return host.second.size() > 1; });
   std::set<std::size_t> places;
   std::set<std::string> hosts;
   bool inside = true, one_place_each = true;
@@ -55,7 +57,7 @@ void find_scope(const Trace& trace, const std::vector<std::vector<std::uint32_t>
   if (inside) {
     links.scope = Fault::kLinkIntra;
     links.where = fmt::format("inside host {}", fmt::join(hosts, ", "));
-  } else if (one_place_each && places.size() == 1) {
+  } else if (one_place_each && places.size() == 1 && several_places) {
     links.scope = Fault::kLinkRail;
     links.where = fmt::format("rail {}", *places.begin());
   } else {

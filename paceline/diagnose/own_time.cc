@@ -16,7 +16,7 @@ using trace::Collective;
 using trace::SlotItem;
 using trace::Trace;
 
-/// Kind, elements and number of members of a collective, and how many of them in a step.
+/// Kind, elements and number of members of a collective (of a pair, which end), and how many of them in a step.
 using Part = std::tuple<trace::CollectiveKind, std::int64_t, std::uint32_t>;
 using Role = std::map<Part, std::int64_t>;
 
@@ -66,7 +66,10 @@ void OwnTime::find_roles() {
     for (std::uint32_t m = collective.members_begin; m < collective.members_end; ++m) {
       const trace::Member& member = trace_.members[m];
       const std::int64_t elements = own_size ? -1 : trace_.event(member).elements;
-      ++roles[member.rank][{collective.kind, elements, collective.size()}];
+      // Which end of a pair: the first of two stages and the last have the same transfers.
+      const bool pair = collective.kind == trace::CollectiveKind::kSendRecv && collective.size() == 2;
+      const std::uint32_t size = pair ? m - collective.members_begin : collective.size();
+      ++roles[member.rank][{collective.kind, elements, size}];
     }
   }
   std::map<Role, std::uint32_t> numbers;
