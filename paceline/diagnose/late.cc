@@ -194,7 +194,7 @@ class LateRank {
     const std::vector<double>& excess = own_.excesses();
     const auto most = static_cast<std::uint32_t>(std::max_element(excess.begin(), excess.end()) - excess.begin());
     if (excess[most] < worth_naming() || is_chance(most)) return std::nullopt;
-    const Party party = whole_host(excess).value_or(Party{{most}});
+    Party party = whole_host(excess).value_or(Party{{most}});
     if (takes_turns(party)) return std::nullopt;
     // In a pipeline the others wait for whom the lateness was handed on to.
     double blame = 0, largest = 0, longer = 0;

@@ -108,17 +108,20 @@ void OwnTime::compare() {
     std::sort(all.begin(), all.end());
     for (const std::vector<std::uint32_t>& ranks : ranks_of_) {
       std::vector<double> sorted;
+      sorted.reserve(ranks.size());
       for (const std::uint32_t rank : ranks) sorted.push_back(own[rank]);
       std::sort(sorted.begin(), sorted.end());
       const std::vector<double>& compared = ranks.size() > 1 ? sorted : all;
       for (const std::uint32_t rank : ranks) by_step_[rank][step] = own[rank] - median_of_others(compared, own[rank]);
     }
   }
+  excess_.reserve(by_step_.size());
   for (const std::vector<double>& of_rank : by_step_) excess_.push_back(steps == 0 ? 0.0 : base::mean(of_rank));
 }
 
 std::vector<double> OwnTime::slower_than_other_roles() const {
   std::vector<std::map<Kernel, Times>> kernels;
+  kernels.reserve(trace_.ranks.size());
   for (const trace::RankSummary& rank : trace_.ranks) kernels.push_back(kernels_of(rank));
   std::map<Kernel, std::map<std::uint32_t, std::vector<double>>> means;  // by role
   for (std::uint32_t rank = 0; rank < kernels.size(); ++rank) {
