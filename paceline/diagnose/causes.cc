@@ -56,9 +56,9 @@ class Causes {
 
   void find(std::int64_t late_start) {
     std::map<Fault, double> by_fault;
-    const Late& lateness_of = diagnosis_.late;
-    const double lateness =
-        std::max(static_cast<double>(std::max(lateness_of.cost, lateness_of.longer)) * steps(), 1.0);
+    const Late& who = diagnosis_.late;
+    const std::int64_t felt = who.is_hidden(diagnosis_.median_step) ? who.longer : who.cost;
+    const double lateness = std::max(static_cast<double>(felt) * steps(), 1.0);
     const Fault compute_fault = fault_of_compute();
     const auto add = [&](std::string what, std::string kind, double time, Fault fault) {
       by_fault[fault] += time;

@@ -65,6 +65,9 @@ struct Late {
   std::int64_t longer = 0;  // ns per step that it takes itself beyond ranks of its role; 0 = not known
   std::uint32_t times_last = 0, collectives = 0;
   std::vector<std::uint32_t> rotating;  // rank numbers that took turns, when nobody in particular is late
+
+  /// The slack of a pipeline hides nearly all that it takes longer.
+  bool is_hidden(std::int64_t median_step) const { return longer > 0 && cost * 100 < median_step; }
 };
 
 /// One collective over its ranks.

@@ -77,7 +77,7 @@ class Finder {
                          : fmt::format("rank {}", late.ranks[0]),
                     host ? "" : "s", late.times_last, late.collectives, host ? "" : "s", time_text(late.cost));
     // A pipeline's slack may hide what a rank takes longer.
-    const bool hidden = late.longer > 0 && late.cost * 100 < diagnosis_.median_step;
+    const bool hidden = late.is_hidden(diagnosis_.median_step);
     if (hidden) {
       title = fmt::format("{} take{} {} per step longer than ranks that do the same, of which the others feel {}",
                           host ? fmt::format("the {} ranks of host {}", late.ranks.size(), late.host)

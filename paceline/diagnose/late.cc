@@ -203,7 +203,9 @@ class LateRank {
       if (party.has(rank)) blame += own, longer += excess[rank] / static_cast<double>(party.ranks.size());
       largest = std::max(largest, own);
     }
-    const double cost = std::min(own_.has_roles() ? std::max(blame, largest) : blame, longer);
+    // The ranks of a host hold up groups at the same time; ranks wait once.
+    double cost = own_.has_roles() ? std::max(blame, largest) : blame;
+    if (own_.has_roles() || party.ranks.size() > 1) cost = std::min(cost, longer);
     // The slack of a pipeline may hide a slow rank for now.
     const bool hidden = own_.has_roles() && longer >= 2 * worth_naming();
     if (cost < worth_naming() && !hidden) return std::nullopt;
@@ -283,12 +285,16 @@ class LateRank {
     return Party{{most}};
   }
 
-  /// Whether chance explains that the rank's own time is longer, from three steps on: held against how it varies from
-  /// step to step (a habit), and against how the time of ranks elsewhere does (also a single event).
+  /// Whether chance explains that the rank's own time is longer, from three steps on: held against how it, or the part
+  /// of it in which the device waits for the host, varies from step to step (a habit; a restless machine blurs the
+  /// sum), and against how the time of ranks elsewhere varies (also a single event). Collectives of a step do not count
+  /// one by one: who is late for the first is late for the next.
   bool is_chance(std::uint32_t rank) const {
     if (diagnosis_.step_count < kFewestSteps) return false;
-    const double bound = 0.01 / static_cast<double>(trace_.ranks.size());
+    const double bound = 0.01 / (2.0 * static_cast<double>(trace_.ranks.size()));  // two tests of every rank
     if (excess_tail(own_.by_step(rank)) < bound) return false;
+    const std::vector<double>& of_host = own_.host_by_step(rank);
+    if (2 * base::mean(of_host) >= own_.excess(rank) && excess_tail(of_host) < bound) return false;
     std::vector<double> elsewhere, everywhere;
     for (std::uint32_t i = 0; i < trace_.ranks.size(); ++i) {
       if (i == rank) continue;

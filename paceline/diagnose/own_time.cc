@@ -55,7 +55,11 @@ double median_of_others(const std::vector<double>& sorted, double value) {
 
 OwnTime::OwnTime(const Trace& trace, const Diagnosis& diagnosis) : trace_(trace), diagnosis_(diagnosis) {
   find_roles();
-  compare();
+  by_step_ =
+      beyond_peers([](const StepParts& parts) { return parts.duration - parts.exposed_wait - parts.exposed_transfer; });
+  host_by_step_ = beyond_peers([](const StepParts& parts) { return parts.idle_host + parts.lead; });
+  excess_.reserve(by_step_.size());
+  for (const std::vector<double>& excess : by_step_) excess_.push_back(excess.empty() ? 0.0 : base::mean(excess));
 }
 
 void OwnTime::find_roles() {
@@ -94,15 +98,14 @@ std::vector<std::uint32_t> OwnTime::peers(std::uint32_t rank) const {
   return peers;
 }
 
-void OwnTime::compare() {
-  const std::size_t steps = diagnosis_.step_count;
-  by_step_.assign(role_.size(), std::vector<double>(steps, 0.0));
+template <class Part>
+std::vector<std::vector<double>> OwnTime::beyond_peers(Part part_of) const {
+  std::vector<std::vector<double>> beyond(role_.size(), std::vector<double>(diagnosis_.step_count, 0.0));
   std::vector<double> own(role_.size());
-  for (std::size_t step = 0; step < steps; ++step) {
+  for (std::size_t step = 0; step < diagnosis_.step_count; ++step) {
     for (std::size_t rank = 0; rank < own.size(); ++rank) {
       const RankDiagnosis& row = diagnosis_.ranks[rank];
-      const StepParts& parts = row.steps[row.first_common + step];
-      own[rank] = static_cast<double>(parts.duration - parts.exposed_wait - parts.exposed_transfer);
+      own[rank] = static_cast<double>(part_of(row.steps[row.first_common + step]));
     }
     std::vector<double> all = own;
     std::sort(all.begin(), all.end());
@@ -112,11 +115,10 @@ void OwnTime::compare() {
       for (const std::uint32_t rank : ranks) sorted.push_back(own[rank]);
       std::sort(sorted.begin(), sorted.end());
       const std::vector<double>& compared = ranks.size() > 1 ? sorted : all;
-      for (const std::uint32_t rank : ranks) by_step_[rank][step] = own[rank] - median_of_others(compared, own[rank]);
+      for (const std::uint32_t rank : ranks) beyond[rank][step] = own[rank] - median_of_others(compared, own[rank]);
     }
   }
-  excess_.reserve(by_step_.size());
-  for (const std::vector<double>& of_rank : by_step_) excess_.push_back(steps == 0 ? 0.0 : base::mean(of_rank));
+  return beyond;
 }
 
 std::vector<double> OwnTime::slower_than_other_roles() const {

@@ -23,7 +23,9 @@ class OwnTime {
 
   /// ns that the rank takes longer in each step than the median of its peers.
   const std::vector<double>& by_step(std::uint32_t rank) const { return by_step_[rank]; }
-  /// The mean of that.
+  /// Of that, with an idle device whose host is late, or that has not begun.
+  const std::vector<double>& host_by_step(std::uint32_t rank) const { return host_by_step_[rank]; }
+  /// The mean of by_step().
   double excess(std::uint32_t rank) const { return excess_[rank]; }
   const std::vector<double>& excesses() const { return excess_; }
 
@@ -34,13 +36,15 @@ class OwnTime {
 
  private:
   void find_roles();
-  void compare();
+  /// Of every rank and step, a part of it less its median over the peers.
+  template <class Part>
+  std::vector<std::vector<double>> beyond_peers(Part part_of) const;
 
   const trace::Trace& trace_;
   const Diagnosis& diagnosis_;
   std::vector<std::uint32_t> role_;                   // of each rank
   std::vector<std::vector<std::uint32_t>> ranks_of_;  // by role
-  std::vector<std::vector<double>> by_step_;
+  std::vector<std::vector<double>> by_step_, host_by_step_;
   std::vector<double> excess_;
 };
 
