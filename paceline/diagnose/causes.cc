@@ -129,13 +129,9 @@ class Causes {
 
   ItemKey key_of(const SlotItem& item, const base::InternTable& names) const {
     // An annotation with no operator in it is Python, unless its name says that it fetches the batch.
-    const bool annotation =
-        item.activity == Activity::kHostOp && item.name != base::kNone<base::NameId> && item.name == item.span;
-    if (annotation && !is_input(names.text(item.name))) {
-      return {Activity::kHostGap, describe({Activity::kHostGap, base::kNone<base::NameId>, item.op, item.shape,
-                                            item.span, item.count, item.time},
-                                           names, true)};
-    }
+    const bool annotation = item.activity == Activity::kHostOp && item.name != base::kNone<base::NameId> &&
+                            item.name == item.span && !is_input(names.text(item.name));
+    if (annotation) return {Activity::kHostGap, std::string(names.text(item.name))};
     return {item.activity, describe(item, names, alike_)};
   }
 
