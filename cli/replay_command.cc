@@ -86,7 +86,7 @@ void add_replay(CLI::App& app, Run& chosen) {
   CLI::App* command = app.add_subcommand("replay", "How long would a recorded job take if ...");
   command->footer(
       "Example:\n"
-      "  paceline replay examples/slow_rank --set 'host:load_batch@2=0'\n"
+      "  paceline replay examples/slow_rank --set host:load_batch@2=0\n"
       "  paceline replay traces --set 'kernel:*gemm*=x0.8' --set 'link:*=x2'\n"
       "  paceline replay examples/slow_rank --without-stragglers\n"
       "  paceline replay timeline.json.gz --without-stragglers --json\n"

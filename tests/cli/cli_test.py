@@ -119,7 +119,7 @@ class Replay(CommandTest):
         self.assertEqual(max(found["workers"], key=lambda worker: worker["repair_ns"])["name"], "rank 2")
 
     def test_without_a_question_it_says_which_there_are(self):
-        self.expect_refused(2, "replay", "--without-stragglers", "replay", self.trace)
+        self.expect_refused(3, "timeline.json", "--without-stragglers", "replay", self.trace)
 
     def test_commands_for_ranks_say_where_an_ndtimeline_goes(self):
         self.expect_refused(3, self.trace, "paceline replay", "diagnose", self.trace)
