@@ -15,6 +15,7 @@ void add_replay(CLI::App& app, Run& run);
 void add_tune(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);
 void add_record(CLI::App& app, Run& run);
+void add_memory(CLI::App& app, Run& run);
 void add_schedule(CLI::App& app, Run& run);
 void add_gnn(CLI::App& app, Run& run);
 

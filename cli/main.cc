@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   paceline::cli::add_tune(app, command);
   paceline::cli::add_convert(app, command);
   paceline::cli::add_record(app, command);
+  paceline::cli::add_memory(app, command);
   paceline::cli::add_schedule(app, command);
   paceline::cli::add_gnn(app, command);
   try {

@@ -5,6 +5,7 @@
 
 #include "paceline/base/error.h"
 #include "paceline/base/file.h"
+#include "paceline/trace/memory/memory.h"
 #include "paceline/trace/reader.h"
 
 using namespace paceline;
@@ -40,7 +41,10 @@ void check_rows(const trace::RankTrace& trace) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto source = base::memory_source({reinterpret_cast<const char*>(data), size});
   try {
-    check_rows(trace::read_document("input", *source));
+    const trace::RankTrace trace = trace::read_document("input", *source, {.allocator = true});
+    check_rows(trace);
+    for (const trace::AllocatorEvent& event : trace.allocator) PL_CHECK(base::index(event.lane) < trace.lanes.size());
+    for (const trace::DeviceMemory& memory : trace::memory_of(trace)) PL_CHECK(memory.peak < memory.timeline.size());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBadInput) std::abort();
   }

@@ -52,6 +52,7 @@ void order_lanes(RankTrace& trace) {
   trace.lanes = std::move(sorted);
   for (LaneId& lane : trace.slices.lane) lane = LaneId{rank[base::index(lane)]};
   for (Instant& instant : trace.instants) instant.lane = LaneId{rank[base::index(instant.lane)]};
+  for (AllocatorEvent& event : trace.allocator) event.lane = LaneId{rank[base::index(event.lane)]};
 }
 
 /// Slices of one track must nest. GPU annotations shadow kernels on the same stream and are not compared with them.
@@ -114,6 +115,8 @@ void finish_slices(RankTrace& trace) {
   }
   std::sort(trace.instants.begin(), trace.instants.end(),
             [](const Instant& a, const Instant& b) { return a.time != b.time ? a.time < b.time : a.lane < b.lane; });
+  std::stable_sort(trace.allocator.begin(), trace.allocator.end(),
+                   [](const AllocatorEvent& a, const AllocatorEvent& b) { return a.time < b.time; });
   count_overlaps(trace);
 }
 

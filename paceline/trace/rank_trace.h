@@ -68,6 +68,20 @@ struct Instant {
   LaneId lane;
 };
 
+/// An allocation (bytes > 0) or a release (bytes < 0) as the framework's allocator reported it. Read only where asked
+/// for (ReadOptions).
+struct AllocatorEvent {
+  std::int64_t time;
+  std::int64_t bytes;
+  std::int64_t allocated = -1;  // the allocator's own total after it; -1 = not recorded
+  std::int64_t reserved = -1;   // what it holds of the device, free blocks included
+  std::uint64_t address = 0;
+  std::int32_t device = kHostMemory;
+  LaneId lane;
+
+  static constexpr std::int32_t kHostMemory = -1;
+};
+
 /// What the trace itself says of a collective: arguments of the NCCL kernel or of record_param_comms.
 struct CollectiveArgs {
   Row row = kNoRow;
@@ -122,6 +136,7 @@ struct RankTrace : RankHeader {
   std::vector<Instant> instants;
   std::vector<CollectiveArgs> collective_args;  // ordered by row
   std::vector<PipelineArgs> pipeline_args;      // ordered by row
+  std::vector<AllocatorEvent> allocator;        // by time, at equal times as in the file
 
   std::string_view name(Row row) const { return names.text(slices.name[row]); }
 };

@@ -63,12 +63,12 @@ std::string read_head(base::ByteSource& source) {
   return head;
 }
 
-RankTrace read_document(const std::string& name, base::ByteSource& source) {
+RankTrace read_document(const std::string& name, base::ByteSource& source, const ReadOptions& options) {
   const std::string head = read_head(source);
   for (const Format& format : formats()) {
     if (!format.sniff(head)) continue;
     if (format.read == nullptr) throw Error(ErrorKind::kBadInput, name, std::string(format.advice));
-    Document document{name, head, source};
+    Document document{name, head, source, options};
     RankTrace trace = format.read(document);
     trace.source = name;
     trace.format = format.name;

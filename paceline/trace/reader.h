@@ -8,11 +8,17 @@
 
 namespace paceline::trace {
 
+/// What is left out unless it is asked for, since few look at it and it takes memory.
+struct ReadOptions {
+  bool allocator = false;  // RankTrace::allocator
+};
+
 /// A document being read: its first bytes, already taken from `source`, and the rest.
 struct Document {
   std::string name;
   std::string_view head;
   base::ByteSource& source;
+  ReadOptions options = {};
 };
 
 /// One format: how to know it and how to read it. `read` is null for formats that are recognised only to say what to do
@@ -35,6 +41,6 @@ std::span<const Format> formats();
 /// Reads one document in whatever format it is. Throws Error(kBadInput) when the format is unknown or cannot be read as
 /// a trace, Error(kDamagedInput) when nothing of it can be read; damage inside a known format is reported in the
 /// result's Repairs instead.
-RankTrace read_document(const std::string& name, base::ByteSource& source);
+RankTrace read_document(const std::string& name, base::ByteSource& source, const ReadOptions& options = {});
 
 }  // namespace paceline::trace

@@ -109,6 +109,10 @@ std::vector<RankTrace> split_ranks(RankTrace&& trace) {
       const auto& of_lane = ranks[base::index(instant.lane)];
       if (of_lane ? *of_lane == rank : parts.empty()) part.instants.push_back(instant);
     }
+    for (const AllocatorEvent& event : trace.allocator) {
+      const auto& of_lane = ranks[base::index(event.lane)];
+      if (of_lane ? *of_lane == rank : parts.empty()) part.allocator.push_back(event);
+    }
     parts.push_back(std::move(part));
   }
   return parts;

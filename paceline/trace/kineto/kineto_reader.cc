@@ -25,6 +25,7 @@ static_assert(kBlock >= kSniffBytes);
 constexpr std::size_t kLargestValue = 256u << 20;  // one event or header value; larger is damage
 constexpr std::size_t kSmallestPiece = 2u << 10;
 constexpr int kEnd = -1;
+constexpr std::int64_t kMostMemory = std::int64_t{1} << 50;  // bytes; more is damage
 constexpr std::int64_t kAbsurd = std::int64_t{7} * 24 * 3600 * 1'000'000'000;
 
 /// Times of either sign up to the year 2096; beyond is damage. Differences of two such times, and their sum with a
@@ -47,6 +48,7 @@ struct Fields {
   std::string_view in_elements, out_elements, sequence, group_size;
   std::string_view rank_start, rank_stride, source, destination;
   std::string_view step, model_chunk, operation;
+  std::string_view address, bytes, allocated, reserved, device, device_type;
   bool name_escaped = false;
 };
 
@@ -114,9 +116,11 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
       case 4:
         if (key == "name") target = &fields.label;
         if (key == "step") target = &fields.step;
+        if (key == "Addr") target = &fields.address;
         break;
       case 5:
         if (key == "dtype") target = &fields.dtype;
+        if (key == "Bytes") target = &fields.bytes;
         break;
       case 6:
         if (key == "seq_id") target = &fields.operation;
@@ -125,6 +129,9 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
         if (key == "Src Rank") target = &fields.source;
         if (key == "Dst Rank") target = &fields.destination;
         break;
+      case 9:
+        if (key == "Device Id") target = &fields.device;
+        break;
       case 10:
         if (key == "Group size") target = &fields.group_size;
         if (key == "Input Dims") target = &fields.shapes;
@@ -132,15 +139,18 @@ simdjson::error_code read_args(od::value& value, Structure structure, Fields& fi
       case 11:
         if (key == "correlation") target = &fields.correlation;
         if (key == "model_chunk") target = &fields.model_chunk;
+        if (key == "Device Type") target = &fields.device_type;
         break;
       case 13:
         if (key == "In msg nelems") target = &fields.in_elements;
         break;
       case 14:
         if (key == "Out msg nelems") target = &fields.out_elements;
+        if (key == "Total Reserved") target = &fields.reserved;
         break;
       case 15:
         if (key == "Collective name") target = &fields.collective;
+        if (key == "Total Allocated") target = &fields.allocated;
         break;
       case 17:
         if (key == "Global rank start") target = &fields.rank_start;
@@ -668,6 +678,7 @@ class Reader {
         ++trace_.events.instant;
         if (const auto time = time_of(fields)) {
           trace_.instants.push_back({*time, name_of(fields), lane_of(fields, false)});
+          if (document_.options.allocator && fields.name == "[memory]") add_allocator_event(fields, *time);
         }
         return;
       case 's':
@@ -745,6 +756,23 @@ class Reader {
     trace_.collective_args.push_back(args);
     group_facts_.push_back(
         {small(fields.rank_start), small(fields.rank_stride), small(fields.source), small(fields.destination)});
+  }
+
+  void add_allocator_event(const Fields& fields, std::int64_t time) {
+    const auto bytes = parse_integer(fields.bytes);
+    if (!bytes || std::abs(*bytes) > kMostMemory) return;
+    const auto total = [](std::string_view text) {
+      const std::int64_t number = parse_integer(text).value_or(-1);
+      return number >= 0 && number <= kMostMemory ? number : -1;
+    };
+    AllocatorEvent event{.time = time, .bytes = *bytes, .lane = lane_of(fields, false)};
+    event.allocated = total(fields.allocated);
+    event.reserved = total(fields.reserved);
+    event.address = static_cast<std::uint64_t>(parse_integer(fields.address).value_or(0));
+    // c10::DeviceType 0 is the host; its memory has no device index.
+    const auto device = parse_integer(fields.device).value_or(0);
+    if (fields.device_type != "0" && device >= 0 && device <= 0xFFFF) event.device = static_cast<std::int32_t>(device);
+    trace_.allocator.push_back(event);
   }
 
   std::optional<std::int64_t> time_of(const Fields& fields) {
@@ -913,6 +941,7 @@ class Reader {
     }
     for (std::int64_t& start : trace_.slices.start) start += trace_.base_time;
     for (Instant& instant : trace_.instants) instant.time += trace_.base_time;
+    for (AllocatorEvent& event : trace_.allocator) event.time += trace_.base_time;
   }
 
   void count_unmatched_flows() {
