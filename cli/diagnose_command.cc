@@ -18,7 +18,9 @@
 #include "paceline/base/json.h"
 #include "paceline/base/progress.h"
 #include "paceline/diagnose/diagnosis.h"
+#include "paceline/diagnose/hang.h"
 #include "paceline/diagnose/next.h"
+#include "paceline/report/hang.h"
 #include "paceline/report/html.h"
 #include "paceline/report/text.h"
 #include "paceline/report/timeline.h"
@@ -82,6 +84,13 @@ class EarlyVerdict {
   bool shown_ = false;
 };
 
+int run_hang(const Options& options) {
+  const diagnose::HangVerdict verdict = diagnose::find_hang(trace::load_flight_dumps(options.inputs));
+  print_result(options.json ? base::to_text(diagnose::to_json(verdict))
+                            : report::hang_text(verdict, options.text.rows));
+  return verdict.unreadable.empty() ? 0 : static_cast<int>(ErrorKind::kDamagedInput);
+}
+
 int run(const Options& options) {
   if (options.faults) {
     print_result(diagnose::fault_catalogue());
@@ -91,6 +100,7 @@ int run(const Options& options) {
     throw Error(ErrorKind::kUsage, "diagnose",
                 "no traces given; name files, directories or patterns, see paceline --help");
   }
+  if (trace::are_flight_dumps(options.inputs)) return run_hang(options);
   const StepBound bound(options.fail_on);
   if (!options.fail_on.empty() && options.baseline.empty()) {
     throw Error(ErrorKind::kUsage, "--fail-on", "compares with a run before; name it with --baseline");
@@ -142,7 +152,10 @@ void add_diagnose(CLI::App& app, Run& chosen) {
       "  paceline diagnose 'traces/rank*.json.gz' --html report.html\n"
       "  paceline diagnose profile_trace --capture iteration_20 --steps 18-20 --hosts \"$SLURM_JOB_NODELIST\"\n"
       "  paceline diagnose today/ --baseline last_week/ --fail-on 'step>+5%'\n"
-      "Reads traces of the PyTorch profiler: files, directories, patterns, .gz, .zst, .tar.\n"
+      "  paceline diagnose /tmp/nccl_trace_rank_*\n"
+      "Reads traces of the PyTorch profiler: files, directories, patterns, .gz, .zst, .tar. Given dumps of NCCL's "
+      "flight "
+      "recorder instead, it says what a hanging job waits for.\n"
       "Exit codes: 0 fine, 1 a bound of --fail-on is broken, 2 usage, 3 bad input, 5 system, 6 damaged input (the "
       "result is from what was readable).");
   command->add_option("TRACES", options->inputs, "Trace files, directories or patterns, all ranks of one job");

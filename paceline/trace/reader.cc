@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "paceline/base/error.h"
+#include "paceline/trace/flight_recorder/flight_recorder.h"
 #include "paceline/trace/kineto/kineto_reader.h"
 #include "paceline/trace/ndtimeline/recording.h"
 
@@ -31,7 +32,10 @@ bool is_chakra(std::string_view head) {
          (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
 }
 
-constexpr std::array<Format, 6> kFormats{{
+constexpr std::array<Format, 7> kFormats{{
+    {"flight recorder", flight_recorder::sniff, nullptr,
+     "a dump of NCCL's flight recorder, one rank of a job that hung; give all dumps, and nothing else, to paceline "
+     "diagnose"},
     {"SQLite", is_sqlite, nullptr,
      "an SQLite database (Nsight Systems export?) is not read yet; give the PyTorch profiler's trace of the job"},
     {"memory timeline", is_memory_timeline, nullptr,
