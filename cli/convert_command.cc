@@ -12,12 +12,14 @@
 #include "cli/inputs.h"
 #include "cli/output.h"
 #include "paceline/base/error.h"
+#include "paceline/base/file.h"
 #include "paceline/base/format.h"
 #include "paceline/base/parallel.h"
 #include "paceline/diagnose/anonymise.h"
 #include "paceline/diagnose/excerpt.h"
 #include "paceline/report/chrome.h"
 #include "paceline/report/speedscope.h"
+#include "paceline/trace/chakra/chakra.h"
 #include "paceline/trace/load.h"
 
 namespace paceline::cli {
@@ -56,6 +58,17 @@ std::vector<trace::Clock> clocks_of(const trace::Loaded& loaded, const Options& 
   return clocks;
 }
 
+constexpr std::string_view kChakra = ".et";
+
+/// One file a rank: OUT.et, of several ranks OUT.0.et, OUT.1.et, ... as simulators look for them.
+void write_chakra(const std::vector<trace::RankTrace>& ranks, const std::string& output) {
+  const std::string stem = output.substr(0, output.size() - kChakra.size());
+  for (const trace::RankTrace& rank : ranks) {
+    const std::string file = ranks.size() == 1 ? output : fmt::format("{}.{}{}", stem, *rank.rank, kChakra);
+    base::write_text_file(file, trace::chakra::serialise(trace::chakra::from_rank(rank)));
+  }
+}
+
 int convert(const Options& options) {
   trace::Loaded loaded = trace::load(options.inputs(), options.load);
   std::vector<trace::Clock> clocks;
@@ -63,7 +76,9 @@ int convert(const Options& options) {
   for (const std::string& warning : loaded.warnings) fmt::print(stderr, "paceline: {}\n", warning);
   if (options.anonymise) diagnose::anonymise(loaded.ranks);
   const std::string& output = options.output();
-  if (options.speedscope || output.ends_with(".speedscope.json") || output.ends_with(".speedscope.json.gz")) {
+  if (output.ends_with(kChakra)) {
+    write_chakra(loaded.ranks, output);
+  } else if (options.speedscope || output.ends_with(".speedscope.json") || output.ends_with(".speedscope.json.gz")) {
     report::write_speedscope(loaded.ranks, clocks, output);
   } else {
     report::write_chrome(loaded.ranks, clocks, output);
@@ -219,12 +234,14 @@ int excerpt(const Options& options) {
 void add_convert(CLI::App& app, Run& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "convert", "Traces as one clean Chrome/Perfetto or speedscope file on one clock, or the excerpt of a finding");
+      "convert",
+      "Traces as one clean Chrome/Perfetto or speedscope file on one clock, as Chakra, or the excerpt of a finding");
   command->footer(
       "Example:\n"
       "  paceline convert examples/slow_rank job.json    # then open it at ui.perfetto.dev\n"
       "  paceline convert traces two.json --ranks 26,27 --aligned\n"
       "  paceline convert traces job.speedscope.json     # then open it at speedscope.app\n"
+      "  paceline convert traces job.et                  # Chakra, a file for each rank, each on its own clock\n"
       "  paceline convert traces excerpt --finding F1 --anonymise\n"
       "An excerpt is a folder with a small trace for each rank that is needed, and 'paceline diagnose' finds the same "
       "in "

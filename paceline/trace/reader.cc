@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "paceline/base/error.h"
+#include "paceline/trace/chakra/chakra.h"
 #include "paceline/trace/flight_recorder/flight_recorder.h"
 #include "paceline/trace/kineto/kineto_reader.h"
 #include "paceline/trace/ndtimeline/recording.h"
@@ -26,11 +27,6 @@ bool is_memory_timeline(std::string_view head) {
 bool is_execution_trace(std::string_view head) {
   return has(head, "\"schema\"") && has(head, "\"nodes\"") && !has(head, "\"ph\"");
 }
-bool is_chakra(std::string_view head) {
-  // A length-delimited GlobalMetadata first, then nodes: binary, with the names of its attributes in clear.
-  return has(head, std::string_view("\0", 1)) && !has(head, "\"ph\"") &&
-         (has(head, "is_cpu_op") || has(head, "[pytorch|profiler|"));
-}
 
 constexpr std::array<Format, 7> kFormats{{
     {"flight recorder", flight_recorder::sniff, nullptr,
@@ -42,10 +38,10 @@ constexpr std::array<Format, 7> kFormats{{
      "a raw memory timeline holds no slices; give the PyTorch profiler's trace of the same run"},
     {"execution trace", is_execution_trace, nullptr,
      "a PyTorch execution trace holds no times; give the PyTorch profiler's trace of the same run"},
-    {"Chakra", is_chakra, nullptr, "a Chakra execution trace is not read yet; give the PyTorch profiler's trace"},
     {"ndtimeline", ndtimeline::sniff, nullptr,
      "an ndtimeline holds the operations of all workers, not the events of one rank; give this file alone to "
      "paceline replay --without-stragglers"},
+    {"Chakra", chakra::sniff, chakra::read, ""},
     {"Kineto", kineto::sniff, kineto::read, ""},
 }};
 

@@ -13,7 +13,7 @@ struct Meaning {
 constexpr std::array<Meaning, static_cast<std::size_t>(Repair::kCount)> kMeanings{{
     {true, "truncated_input", "the file ends before its events do; what was whole is kept"},
     {true, "damaged_compression", "compressed data is damaged; what could be inflated is kept"},
-    {true, "damaged_event", "an event is not valid JSON and could not be mended; it is left out"},
+    {true, "damaged_event", "an event does not hold together and could not be mended; it is left out"},
     {true, "damaged_header", "the text around the events is damaged; facts such as the rank may be missing"},
     {false, "mended_text", "an event held unescaped quotes, control characters or NaN; it was mended and kept"},
     {false, "invalid_utf8", "an event held bytes that are not UTF-8; they were replaced and the event kept"},
@@ -23,6 +23,7 @@ constexpr std::array<Meaning, static_cast<std::size_t>(Repair::kCount)> kMeaning
     {false, "overlapping_slices", "slices on one track overlap without nesting; totals use their union"},
     {false, "unmatched_begin", "a begin without its end, or an end without its begin"},
     {false, "unmatched_flow", "a flow arrow has only one end; links use correlation ids instead"},
+    {false, "inferred_time", "no start was recorded; each event starts as early as what it depends on allows"},
 }};
 
 const Meaning& meaning_of(Repair repair) {

@@ -21,6 +21,7 @@ enum class Repair : std::uint8_t {
   kOverlappingSlices,
   kUnmatchedBegin,
   kUnmatchedFlow,
+  kInferredTime,
   kCount
 };
 
