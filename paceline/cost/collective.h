@@ -58,7 +58,7 @@ struct ParameterServer {
   LinkCost link;               // of a worker's uplink and downlink
   double sum_ns_per_byte = 0;  // on a server's lane
   std::vector<taskgraph::LaneId> uplinks = {}, downlinks = {},
-      server_lanes = {};  // by worker, by worker, by server (LaneOrder::kReady)
+                                 server_lanes = {};  // by worker, by worker, by server (LaneOrder::kReady)
 };
 /// Gives for each worker the last receipt of each part, worker by worker.
 std::vector<taskgraph::TaskId> add_push_pull(taskgraph::Builder& builder, const ParameterServer& plan,

@@ -168,7 +168,7 @@ Forecast forecast(const JobGraph& job, const Delta& delta, std::uint64_t seed) {
   result.by_kind_after = path_by_kind(edited, steps);
   if (result.before.value > 0) {
     result.device_hours_per_day = 24.0 * static_cast<double>(ranks.size()) * static_cast<double>(result.gain.value) /
-                               static_cast<double>(result.before.value);
+                                  static_cast<double>(result.before.value);
   }
   return result;
 }

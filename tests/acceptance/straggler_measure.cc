@@ -1,5 +1,5 @@
-// straggler_measure FILE: reads an ndtimeline, asks for its stragglers, replays it again and again; prints JSON with what
-// came out and the CPU seconds of each part.
+// straggler_measure FILE: reads an ndtimeline, asks for its stragglers, replays it again and again; prints JSON with
+// what came out and the CPU seconds of each part.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>

@@ -68,7 +68,8 @@ bool is_pair(const Collective& collective) {
   return collective.kind == CollectiveKind::kSendRecv && collective.size() == 2;
 }
 
-/// Places the clocks of ranks that share collectives with a placed one, or `pairs` transfers; false when there was none.
+/// Places the clocks of ranks that share collectives with a placed one, or `pairs` transfers; false when there was
+/// none.
 bool spread(Trace& trace, std::vector<char>& placed, bool pairs) {
   std::vector<std::vector<Sample>> samples(trace.ranks.size());
   for (const Collective& collective : trace.collectives) {
