@@ -117,4 +117,34 @@ Delta random_edit(Rng& rng, const TaskGraph& graph, const RandomGraphOptions& op
   return delta;
 }
 
+TaskGraph large_graph(std::uint32_t tasks) {
+  Builder builder;
+  Rng rng(1);
+  constexpr std::uint32_t kRanks = 8;
+  std::vector<LaneId> host, compute, communication;
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    host.push_back(builder.add_lane({.rank = r}));
+    compute.push_back(builder.add_lane({.rank = r, .device = true}));
+    communication.push_back(builder.add_lane({.rank = r, .device = true}));
+  }
+  std::vector<TaskId> kernel(kRanks);
+  while (builder.size() < tasks) {
+    for (int k = 0; k < 40; ++k) {
+      for (std::uint32_t r = 0; r < kRanks; ++r) {
+        const TaskId launch = builder.add_task({.duration = rng.between(2'000, 9'000), .lane = host[r]});
+        const TaskId delay = builder.add_task({.duration = 5'000});
+        kernel[r] = builder.add_task({.duration = rng.between(2'000, 20'000), .lane = compute[r]});
+        builder.add_edge(launch, delay), builder.add_edge(delay, kernel[r]);
+      }
+    }
+    const CollectiveId collective = builder.add_collective({.transfer = 100'000});
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      const TaskId member = builder.add_task({.lane = communication[r]});
+      builder.add_edge(kernel[r], member);
+      builder.add_member(collective, member);
+    }
+  }
+  return std::move(builder).build();
+}
+
 }  // namespace paceline::replay

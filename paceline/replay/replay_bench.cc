@@ -4,43 +4,12 @@
 
 #include "paceline/base/rng.h"
 #include "paceline/replay/evaluator.h"
+#include "paceline/replay/random_graph.h"
 
 namespace paceline::replay {
 namespace {
 
-using namespace taskgraph;
-
-/// A data-parallel job of 8 ranks, each a host that launches kernels on a compute stream and buckets on a second one:
-/// like a trace of df_index_resolver (216,000 events) eight times.
-TaskGraph large_graph(std::uint32_t tasks) {
-  Builder builder;
-  base::Rng rng(1);
-  constexpr std::uint32_t kRanks = 8;
-  std::vector<LaneId> host, compute, communication;
-  for (std::uint32_t r = 0; r < kRanks; ++r) {
-    host.push_back(builder.add_lane({.rank = r}));
-    compute.push_back(builder.add_lane({.rank = r, .device = true}));
-    communication.push_back(builder.add_lane({.rank = r, .device = true}));
-  }
-  std::vector<TaskId> kernel(kRanks);
-  while (builder.size() < tasks) {
-    for (int k = 0; k < 40; ++k) {
-      for (std::uint32_t r = 0; r < kRanks; ++r) {
-        const TaskId launch = builder.add_task({.duration = rng.between(2'000, 9'000), .lane = host[r]});
-        const TaskId delay = builder.add_task({.duration = 5'000});
-        kernel[r] = builder.add_task({.duration = rng.between(2'000, 20'000), .lane = compute[r]});
-        builder.add_edge(launch, delay), builder.add_edge(delay, kernel[r]);
-      }
-    }
-    const CollectiveId collective = builder.add_collective({.transfer = 100'000});
-    for (std::uint32_t r = 0; r < kRanks; ++r) {
-      const TaskId member = builder.add_task({.lane = communication[r]});
-      builder.add_edge(kernel[r], member);
-      builder.add_member(collective, member);
-    }
-  }
-  return std::move(builder).build();
-}
+using taskgraph::TaskGraph;
 
 void whole(benchmark::State& state) {
   const TaskGraph graph = large_graph(1'700'000);

@@ -9,6 +9,7 @@
 #include "paceline/replay/evaluator.h"
 #include "paceline/tune/buckets.h"
 #include "paceline/tune/fusion.h"
+#include "paceline/tune/reference.h"
 
 namespace {
 
@@ -40,39 +41,6 @@ SyncCost random_cost(base::Rng& rng) {
   return cost;
 }
 
-struct Brute {
-  std::int64_t makespan = INT64_MAX;
-  std::size_t evaluations = 0;
-};
-
-/// Every grouping of operations with every grouping of tensors.
-Brute brute_force(const Backward& backward, const SyncCost& cost, bool fuse_operations) {
-  const std::size_t n = backward.size();
-  const auto ends_of = [&](std::uint32_t cuts) {
-    std::vector<std::uint32_t> ends;
-    for (std::uint32_t i = 1; i < n; ++i) {
-      if (cuts >> (i - 1) & 1) ends.push_back(i);
-    }
-    ends.push_back(static_cast<std::uint32_t>(n));
-    return ends;
-  };
-  const std::uint32_t all = (1u << (n - 1)) - 1;
-  Brute best;
-  for (std::uint32_t ops = fuse_operations ? 0 : all; ops <= all; ++ops) {
-    bool possible = true;
-    for (std::size_t i = 0; i + 1 < n; ++i) possible &= (ops >> i & 1) || backward.saving[i] >= 0;
-    if (!possible) continue;
-    for (std::uint32_t tensors = 0; tensors <= all; ++tensors) {
-      FusionPlan plan;
-      plan.op_ends = ends_of(ops), plan.tensor_ends = ends_of(tensors);
-      evaluate(backward, cost, plan);
-      best.makespan = std::min(best.makespan, plan.makespan);
-      ++best.evaluations;
-    }
-  }
-  return best;
-}
-
 Json fusion(std::uint64_t count) {
   std::uint64_t equal = 0, not_worse = 0;
   std::size_t few = 0, many = 0;
@@ -82,7 +50,7 @@ Json fusion(std::uint64_t count) {
     const SyncCost cost = random_cost(rng);
     std::size_t pruned = 0;
     const FusionPlan plan = best_fusion(backward, cost, {}, &pruned);
-    const Brute brute = brute_force(backward, cost, true);
+    const BruteForce brute = brute_force(backward, cost, true);
     equal += plan.makespan == brute.makespan;
     not_worse += plan.makespan <= brute.makespan;
     few += pruned, many += brute.evaluations;
