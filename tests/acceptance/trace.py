@@ -15,7 +15,7 @@ GENERATE = lib.BUILD / "tests" / "generate_trace"
 ROBUSTNESS = lib.BUILD / "tests" / "trace_robustness"
 
 # Files beside the traces that are something else; each must be refused with exit status 3 and words of advice.
-OTHER_FORMATS = ("_et.json", "_et.tar", "pytorch_et", "eg_rank", "memory_timeline", "/chakra/", "/simai/", "README")
+OTHER_FORMATS = ("_et.json", "_et.tar", "pytorch_et", "eg_rank", "memory_timeline", "/chakra/json_trace", "/simai/", "README")
 
 
 def files_below(folder):
@@ -27,7 +27,7 @@ def is_trace(path):
 
 
 def reading_cases(room):
-    @room.case("Kineto and Chrome traces that load")
+    @room.case("Kineto, Chrome and Chakra traces that load")
     def every_trace(case):
         folder = lib.data(DATA)
         traces = [path for path in files_below(folder) if is_trace(path)]
