@@ -32,7 +32,7 @@ bool is_saved_profile(const std::string& path) {
 diagnose::Profile load_profile(const std::string& path, const trace::JobOptions& job, int& code) {
   if (is_saved_profile(path)) return diagnose::read_profile(path);
   const trace::Trace trace = trace::load_job({path}, job);
-  for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
+  code = std::max(code, report_damage(trace));
   return diagnose::profile_of(trace, path);
 }
 

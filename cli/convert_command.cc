@@ -224,9 +224,7 @@ int excerpt(const Options& options) {
                 "does not show again in its own traces; this is a bug in Paceline, please report it");
   }
   write_excerpt(options, finding, verdict, *selection);
-  int code = 0;
-  for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
-  return code;
+  return report_damage(trace);
 }
 
 }  // namespace

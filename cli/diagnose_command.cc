@@ -114,8 +114,7 @@ int run(const Options& options) {
   diagnose::Diagnosis diagnosis = diagnose::diagnose(trace);
   early.last(diagnosis);
   add_next_commands(diagnosis, command_line_of(options.inputs, options.job.load));
-  int code = 0;
-  for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
+  int code = report_damage(trace);
   std::optional<Against> against;
   if (!options.baseline.empty()) against = compare_with_baseline(options, trace, code);
   if (!options.save.empty()) save_profile(profile_of(options, trace), options.save);

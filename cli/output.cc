@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +34,12 @@ int report_damage(const trace::RankHeader& rank) {
                row.first_place, trace::repair_meaning(repair), rank.repairs.count(repair), row.first_detail);
   }
   return rank.repairs.lost_data() ? static_cast<int>(ErrorKind::kDamagedInput) : 0;
+}
+
+int report_damage(const trace::Trace& trace) {
+  int code = 0;
+  for (const trace::RankSummary& rank : trace.ranks) code = std::max(code, report_damage(rank));
+  return code;
 }
 
 }  // namespace paceline::cli

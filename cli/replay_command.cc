@@ -45,7 +45,7 @@ Job load(const Options& options) {
   replay::Roles roles = replay::roles_of(loaded.trace, loaded.job);
   Job job{std::move(loaded.job.graph), std::move(roles)};
   for (const std::string& warning : loaded.trace.warnings) fmt::print(stderr, "{}\n", warning);
-  for (const trace::RankSummary& rank : loaded.trace.ranks) job.code = std::max(job.code, report_damage(rank));
+  job.code = report_damage(loaded.trace);
   return job;
 }
 
@@ -63,9 +63,7 @@ int run_edits(const Options& options) {
       replay::forecast(loaded.job, replay::delta_of(loaded.job.graph, edits), options.seed);
   print_result(options.json ? base::to_text(replay::to_json(forecast, loaded.job, options.edits))
                             : report::forecast_text(forecast, loaded.job, options.edits));
-  int code = 0;
-  for (const trace::RankSummary& rank : loaded.trace.ranks) code = std::max(code, report_damage(rank));
-  return code;
+  return report_damage(loaded.trace);
 }
 
 int run(const Options& options) {

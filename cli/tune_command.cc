@@ -43,9 +43,7 @@ int run(const Options& options) {
     }
   }
   print_result(options.json ? base::to_text(tune::to_json(tuned, loaded.job)) : report::tune_text(tuned, loaded.job));
-  int code = 0;
-  for (const trace::RankSummary& rank : loaded.trace.ranks) code = std::max(code, report_damage(rank));
-  return code;
+  return report_damage(loaded.trace);
 }
 
 }  // namespace
