@@ -21,6 +21,7 @@ using trace::JobGraph;
 using trace::StepTasks;
 
 constexpr std::size_t kReplays = 8;
+using Replays = std::array<std::int64_t, kReplays>;
 /// Of the relative error of a class's mean: a class seen in two wildly different steps is not known any worse.
 constexpr double kLargestError = 0.5;
 
@@ -60,6 +61,7 @@ std::map<Class, double> class_errors(const JobGraph& job, std::size_t steps) {
 /// first replay leaves all as it is.
 class Factors {
  public:
+  Factors() = default;  // all 1
   Factors(std::map<Class, double> errors, std::uint64_t seed) : errors_(std::move(errors)), seed_(seed) {}
   const std::array<double, kReplays>& of(Class of) {
     const auto [found, added] = factors_.try_emplace(of);
@@ -77,7 +79,7 @@ class Factors {
  private:
   std::map<Class, double> errors_;
   std::map<Class, std::array<double, kReplays>> factors_;
-  std::uint64_t seed_;
+  std::uint64_t seed_ = 0;
 };
 
 Variants variants_of(const TaskGraph& graph, Factors& factors) {
@@ -96,16 +98,16 @@ Variants variants_of(const TaskGraph& graph, Factors& factors) {
   return variants;
 }
 
-std::vector<std::int64_t> path_by_kind(const TaskGraph& graph, std::int64_t steps) {
+std::vector<std::int64_t> path_by_kind(const TaskGraph& graph, const Timeline& timeline, std::int64_t steps) {
   std::vector<std::int64_t> time(taskgraph::kTaskKinds, 0);
-  for (const PathStep& step : critical_path(graph, replay(graph))) {
+  for (const PathStep& step : critical_path(graph, timeline)) {
     time[static_cast<std::size_t>(graph.kind(step.task))] += step.end - step.begin;
   }
   for (std::int64_t& ns : time) ns /= steps;
   return time;
 }
 
-Range range_of(const std::array<std::int64_t, kReplays>& values) {
+Range range_of(const Replays& values) {
   return {values[0], *std::min_element(values.begin(), values.end()), *std::max_element(values.begin(), values.end())};
 }
 
@@ -137,40 +139,70 @@ std::int64_t mean_step(const JobGraph& job, std::span<const std::int64_t> ends, 
   return times.empty() ? 0 : sum / static_cast<std::int64_t>(times.size());
 }
 
-Forecast forecast(const JobGraph& job, const Delta& delta, std::uint64_t seed) {
-  Forecast result;
-  std::set<std::uint32_t> ranks;
-  std::int64_t begin = INT64_MAX, end = 0;
-  for (const StepTasks& step : job.steps) {
-    ranks.insert(step.rank);
-    begin = std::min(begin, step.recorded_begin), end = std::max(end, step.recorded_end);
+struct Forecaster::Impl {
+  Impl(const JobGraph& recorded, std::uint64_t seed) : job(recorded) {
+    std::set<std::uint32_t> seen;
+    std::int64_t begin = INT64_MAX, end = 0;
+    for (const StepTasks& step : job.steps) {
+      seen.insert(step.rank);
+      begin = std::min(begin, step.recorded_begin), end = std::max(end, step.recorded_end);
+    }
+    ranks = seen.size();
+    const Timeline timeline = replay(job.graph);
+    unchanged.steps = step_times(job, timeline.end).size();
+    if (unchanged.steps == 0) return;
+    steps = static_cast<std::int64_t>(unchanged.steps);
+    unchanged.recorded = (end - begin) / steps;
+    unchanged.has_range = unchanged.steps > 1;
+    if (unchanged.has_range) factors = Factors(class_errors(job, unchanged.steps), seed);
+    before = steps_with(job.graph);
+    unchanged.before = range_of(before);
+    unchanged.by_kind_before = path_by_kind(job.graph, timeline, steps);
   }
-  const Timeline unchanged = replay(job.graph);
-  result.steps = step_times(job, unchanged.end).size();
-  if (result.steps == 0) return result;
-  const auto steps = static_cast<std::int64_t>(result.steps);
-  result.recorded = (end - begin) / steps;
-  result.has_range = result.steps > 1;
 
-  const TaskGraph edited = taskgraph::apply(job.graph, delta);
-  Factors factors(result.has_range ? class_errors(job, result.steps) : std::map<Class, double>(), seed);
-  std::array<std::int64_t, kReplays> before = {}, after = {}, gain = {};
+  Replays steps_with(const TaskGraph& graph) {
+    replay_variants(graph, variants_of(graph, factors), ends);
+    Replays mean = {};
+    for (std::size_t k = 0; k < kReplays; ++k) mean[k] = mean_step(job, ends.end, kReplays, k);
+    return mean;
+  }
+
+  Forecast forecast(const Delta& delta) {
+    Forecast result = unchanged;
+    if (result.steps == 0) return result;
+    const TaskGraph edited = taskgraph::apply(job.graph, delta);
+    const Replays after = steps_with(edited);
+    Replays gain = {};
+    for (std::size_t k = 0; k < kReplays; ++k) gain[k] = before[k] - after[k];
+    result.after = range_of(after), result.gain = range_of(gain);
+    result.by_kind_after = path_by_kind(edited, replay(edited), steps);
+    if (result.before.value > 0) {
+      result.device_hours_per_day = 24.0 * static_cast<double>(ranks) * static_cast<double>(result.gain.value) /
+                                    static_cast<double>(result.before.value);
+    }
+    return result;
+  }
+
+  const JobGraph& job;
+  std::size_t ranks = 0;
+  std::int64_t steps = 0;
+  Factors factors;
   VariantEnds ends;
-  replay_variants(job.graph, variants_of(job.graph, factors), ends);
-  for (std::size_t k = 0; k < kReplays; ++k) before[k] = mean_step(job, ends.end, kReplays, k);
-  replay_variants(edited, variants_of(edited, factors), ends);
-  for (std::size_t k = 0; k < kReplays; ++k) {
-    after[k] = mean_step(job, ends.end, kReplays, k);
-    gain[k] = before[k] - after[k];
-  }
-  result.before = range_of(before), result.after = range_of(after), result.gain = range_of(gain);
-  result.by_kind_before = path_by_kind(job.graph, steps);
-  result.by_kind_after = path_by_kind(edited, steps);
-  if (result.before.value > 0) {
-    result.device_hours_per_day = 24.0 * static_cast<double>(ranks.size()) * static_cast<double>(result.gain.value) /
-                                  static_cast<double>(result.before.value);
-  }
-  return result;
+  Replays before = {};
+  Forecast unchanged;  // what is alike in all
+};
+
+Forecaster::Forecaster(const JobGraph& job, std::uint64_t seed) : impl_(std::make_unique<Impl>(job, seed)) {}
+Forecaster::~Forecaster() = default;
+std::int64_t Forecaster::before() const {
+  return impl_->unchanged.before.value;
+}
+Forecast Forecaster::forecast(const Delta& delta) {
+  return impl_->forecast(delta);
+}
+
+Forecast forecast(const JobGraph& job, const Delta& delta, std::uint64_t seed) {
+  return Forecaster(job, seed).forecast(delta);
 }
 
 base::Json to_json(const Forecast& forecast, const JobGraph& job, const std::vector<std::string>& edits) {

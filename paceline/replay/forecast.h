@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +35,24 @@ std::vector<std::int64_t> step_times(const trace::JobGraph& job, std::span<const
 std::int64_t mean_step(const trace::JobGraph& job, std::span<const std::int64_t> ends, std::size_t stride = 1,
                        std::size_t offset = 0);
 
-/// Replays the job with and without the edit. Deterministic in `seed`. O(16 (tasks + edges)).
+/// Forecasts of edits of one job, which must outlive it; the job itself is replayed once. Deterministic in `seed`.
+class Forecaster {
+ public:
+  /// O(8 (tasks + edges)).
+  explicit Forecaster(const trace::JobGraph& job, std::uint64_t seed = 1);
+  ~Forecaster();
+
+  /// ns: the mean step as it was.
+  std::int64_t before() const;
+  /// O(8 (tasks + edges)).
+  Forecast forecast(const taskgraph::Delta& delta);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Of one edit alone.
 Forecast forecast(const trace::JobGraph& job, const taskgraph::Delta& delta, std::uint64_t seed = 1);
 
 base::Json to_json(const Forecast& forecast, const trace::JobGraph& job, const std::vector<std::string>& edits);

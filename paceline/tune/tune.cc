@@ -35,10 +35,11 @@ Tuned tune(const trace::LoadedGraph& loaded, const TuneOptions& options) {
       tuned.passed_over.push_back(std::string(name) + ": " + why);
     }
   }
-  const std::int64_t start = step_with(job, {});
+  replay::Forecaster forecaster(job, options.seed);
+  const std::int64_t start = forecaster.before();
   const auto least = static_cast<std::int64_t>(options.least_gain * static_cast<double>(start));
   for (std::size_t s = 0; s < tuned.strategies.size(); ++s) {
-    tuned.verdicts.push_back({.strategy = s, .alone = replay::forecast(job, tuned.strategies[s].delta, options.seed)});
+    tuned.verdicts.push_back({.strategy = s, .alone = forecaster.forecast(tuned.strategies[s].delta)});
     budget.take();
   }
   std::stable_sort(tuned.verdicts.begin(), tuned.verdicts.end(),
@@ -56,7 +57,7 @@ Tuned tune(const trace::LoadedGraph& loaded, const TuneOptions& options) {
     verdict.step = step;
     verdict.chosen = true;
   }
-  tuned.joint = replay::forecast(job, joint, options.seed);
+  tuned.joint = forecaster.forecast(joint);
   tuned.evaluations = budget.used;
   tuned.cut_short = budget.left == 0;
   return tuned;
