@@ -201,12 +201,12 @@ class Writer {
       case Category::kMemset:
         return Kind::kCopy;
       case Category::kCpuOp:
-        if (!device && name.starts_with("gloo:")) return Kind::kCommunication;
+        if (!device && trace::is_host_collective(name)) return Kind::kCommunication;
         // Without a device the operators are the work, but for those that wait for communication.
         return device || name.starts_with("c10d::") || name == "record_param_comms" ? Kind::kHostOperator
                                                                                     : Kind::kCompute;
       case Category::kUserAnnotation:
-        return !device && name.starts_with("gloo:") ? Kind::kCommunication : Kind::kAnnotation;
+        return !device && trace::is_host_collective(name) ? Kind::kCommunication : Kind::kAnnotation;
       case Category::kGpuAnnotation:
         return Kind::kAnnotation;
       case Category::kRuntime:

@@ -9,6 +9,7 @@
 
 #include "paceline/replay/critical_path.h"
 #include "paceline/replay/what_if.h"
+#include "paceline/trace/graph/lanes.h"
 #include "paceline/tune/buckets.h"
 
 namespace paceline::tune {
@@ -205,7 +206,7 @@ std::optional<Strategy> find_graph_launch(const trace::LoadedGraph& loaded, Budg
     const auto task = static_cast<TaskId>(i);
     if (graph.kind(task) != TaskKind::kHost || graph.step(task) < 0) continue;
     const std::string_view name = graph.text(graph.name(task));
-    if (name.find("Synchronize") == name.npos && name.find("emcpy") == name.npos)
+    if (!trace::is_synchronisation(name) && name.find("emcpy") == name.npos)
       strategy.delta.durations.emplace_back(task, 0);
   }
   return strategy;

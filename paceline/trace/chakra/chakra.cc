@@ -255,24 +255,6 @@ std::optional<std::int64_t> comm_type(CollectiveKind kind) {
   }
 }
 
-/// Bytes of an element by PyTorch's name of its type; 0 = unknown.
-std::int64_t bytes_of_type(std::string_view dtype) {
-  static constexpr std::array<std::pair<std::string_view, std::int64_t>, 10> kTypes{{{"Float", 4},
-                                                                                     {"Double", 8},
-                                                                                     {"Half", 2},
-                                                                                     {"BFloat16", 2},
-                                                                                     {"Int", 4},
-                                                                                     {"Long", 8},
-                                                                                     {"Byte", 1},
-                                                                                     {"Char", 1},
-                                                                                     {"Bool", 1},
-                                                                                     {"Short", 2}}};
-  for (const auto& [name, bytes] : kTypes) {
-    if (dtype == name) return bytes;
-  }
-  return dtype.starts_with("Float8") ? 1 : 0;
-}
-
 class Writer {
  public:
   explicit Writer(const RankTrace& trace)

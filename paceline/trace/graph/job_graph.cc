@@ -9,8 +9,8 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "paceline/base/statistics.h"
 #include "paceline/trace/graph/lanes.h"
+#include "paceline/trace/understand/comm_events.h"
 #include "paceline/trace/understand/host.h"
 #include "paceline/trace/understand/launches.h"
 #include "paceline/trace/understand/names.h"
@@ -33,6 +33,8 @@ constexpr std::int64_t kQueued = 100'000;
 /// Two kernels on different streams that meet this closely: the second waited for the first. Kernels that follow each
 /// other on one stream are 1 to 3 us apart, over an event it takes a few more (df_index_resolver, DLRM).
 constexpr std::int64_t kMeets = 12'000;
+/// Bytes of an element of a type that is not recorded: 32-bit floats are the most common.
+constexpr std::int64_t kUnknownElement = 4;
 /// Daydream's nominal network: 100 Gbit/s at 85 %, as dPRO's code has it for its baseline.
 constexpr double kDaydreamBytesPerNs = 0.85 * 100 / 8;
 /// dPRO keeps idle time between two tasks of a device as part of the first, up to 1000 us (the thresholds of its
@@ -163,25 +165,18 @@ class Assembler {
       }
       ++job_.quality.joined;
       const RankSummary& summary = trace_.ranks[members.front().rank];
+      const std::int64_t element_bytes =
+          event.dtype == kNone<NameId> ? 0 : bytes_of_type(summary.names.text(event.dtype));
       const CollectiveId id = builder_.add_collective(
           {.name = builder_.intern(collective_name(collective.kind)),
            .group = builder_.intern(trace_.groups[collective.group]),
-           .bytes = std::max<std::int64_t>(event.elements, 0) *
-                    bytes_of(event.dtype == kNone<NameId> ? "" : summary.names.text(event.dtype)),
+           .bytes = std::max<std::int64_t>(event.elements, 0) * (element_bytes > 0 ? element_bytes : kUnknownElement),
            .transfer = first_end - last_begin});
       for (const Proto proto : protos) {
         protos_[proto].collective = id;
         protos_[proto].duration = protos_[proto].end - first_end;
       }
     }
-  }
-
-  static std::int64_t bytes_of(std::string_view dtype) {
-    static const std::map<std::string_view, std::int64_t> kBytes = {
-        {"Double", 8}, {"Long", 8},   {"Half", 2}, {"BFloat16", 2}, {"Byte", 1},
-        {"Char", 1},   {"Float8", 1}, {"Bool", 1}, {"Short", 2},    {"ComplexFloat", 8}};
-    const auto found = kBytes.find(dtype);
-    return found == kBytes.end() ? 4 : found->second;
   }
 
   /// Puts tasks and gaps in the order of their lanes. A gap is what a task began later than all that it waits for
@@ -308,7 +303,7 @@ class RankAssembler {
         threads_.push_back(std::move(thread));
       }
       for (Row row = lane.begin; row < lane.end; ++row) {
-        if (is_gloo(trace_, row)) gloo_.push_back(row);
+        if (is_host_collective(trace_, row)) gloo_.push_back(row);
       }
     }
     if (summary_.has_device) gloo_.clear();
@@ -349,7 +344,7 @@ class RankAssembler {
 
   bool has_operators(const Lane& lane) const {
     for (Row row = lane.begin; row < lane.end; ++row) {
-      if (slices_.category[row] == Category::kCpuOp && !is_gloo(trace_, row)) return true;
+      if (slices_.category[row] == Category::kCpuOp && !is_host_collective(trace_, row)) return true;
     }
     return false;
   }
@@ -488,15 +483,12 @@ class RankAssembler {
     }
     if (!full()) return;
     for (Thread& thread : threads_) {
+      std::int64_t last = 0;  // end of those that started before the gap is over
+      auto next = gloo_.begin();
       for (Piece& gap : thread.pieces) {
+        for (; next != gloo_.end() && slices_.start[*next] < gap.end; ++next) last = std::max(last, slices_.end(*next));
         if (gap.row != kNoRow || gap.end - gap.begin < kShortestWait) continue;
-        std::int64_t last = 0;
-        bool pending = false;
-        for (const Row row : gloo_) {
-          if (slices_.start[row] >= gap.end) break;
-          pending |= slices_.end(row) > gap.end;
-          last = std::max(last, slices_.end(row));
-        }
+        const bool pending = last > gap.end;
         if (!pending && last > gap.begin) note_wait(gap, last);
       }
     }
@@ -598,7 +590,7 @@ class RankAssembler {
     const Lane& lane = trace_.lanes[main.recorded];
     std::vector<Row> spans;
     for (Row row = lane.begin; row < lane.end; ++row) {
-      if (slices_.category[row] == Category::kUserAnnotation && !is_gloo(trace_, row)) spans.push_back(row);
+      if (slices_.category[row] == Category::kUserAnnotation && !is_host_collective(trace_, row)) spans.push_back(row);
     }
     std::stable_sort(spans.begin(), spans.end(),
                      [&](Row a, Row b) { return slices_.duration[a] < slices_.duration[b]; });
@@ -637,11 +629,11 @@ class RankAssembler {
   struct DeviceTask {
     Proto proto;
     std::int64_t launched;  // recorded begin of the call, on the rank's clock; INT64_MIN = unknown
-    std::uint32_t stream;   // index into streams_
   };
   struct Stream {
     std::string device;
     std::vector<DeviceTask> tasks;  // in recorded order
+    std::int64_t computation = 0;   // ns
   };
 
   void add_device() {
@@ -677,7 +669,8 @@ class RankAssembler {
         task.kind = collective ? TaskKind::kCollective : kernel ? TaskKind::kCompute : TaskKind::kCopy;
         task.step = step_at(launched == INT64_MIN ? slices_.start[row] : launched);
         task.source = {rank_, row};
-        stream.tasks.push_back({job_.add(task), launched, static_cast<std::uint32_t>(streams_.size())});
+        stream.tasks.push_back({job_.add(task), launched});
+        if (task.kind == TaskKind::kCompute) stream.computation += task.duration;
         if (collective) device_collectives_.push_back({row, stream.tasks.back().proto});
       }
       streams_.push_back(std::move(stream));
@@ -727,12 +720,7 @@ class RankAssembler {
       const Stream* computation = nullptr;
       std::int64_t most = 0;
       for (const Stream& other : streams_) {
-        std::int64_t time = 0;
-        for (const DeviceTask& task : other.tasks) {
-          const ProtoTask& proto = job_.protos_[task.proto];
-          if (proto.kind == TaskKind::kCompute) time += proto.duration;
-        }
-        if (other.device == stream.device && time > most) computation = &other, most = time;
+        if (other.device == stream.device && other.computation > most) computation = &other, most = other.computation;
       }
       if (computation == nullptr || computation == &stream) continue;
       for (const DeviceTask& task : stream.tasks) {
@@ -861,6 +849,15 @@ class RankAssembler {
   void mark_steps() {
     if (!main_) return;
     const Thread& main = threads_[*main_];
+    std::vector<Proto> last_on_device(summary_.steps.size(), kNoProto);
+    for (const Stream& stream : streams_) {
+      for (const DeviceTask& task : stream.tasks) {
+        const ProtoTask& proto = job_.protos_[task.proto];
+        if (proto.step < 0) continue;
+        Proto& last = last_on_device[static_cast<std::size_t>(proto.step)];
+        if (last == kNoProto || proto.end >= job_.protos_[last].end) last = task.proto;
+      }
+    }
     for (std::size_t i = 0; i < summary_.steps.size(); ++i) {
       const StepSummary& step = summary_.steps[i];
       StepTasks tasks{
@@ -868,14 +865,9 @@ class RankAssembler {
       const auto as_id = [](Proto proto) { return static_cast<TaskId>(proto); };
       tasks.begin = as_id(over_at(main, step.begin));
       tasks.host_end = as_id(over_at(main, step.end));
-      for (const Stream& stream : streams_) {
-        for (const DeviceTask& task : stream.tasks) {
-          const ProtoTask& proto = job_.protos_[task.proto];
-          if (proto.step != static_cast<std::int32_t>(i)) continue;
-          if (tasks.device_end != kNone<TaskId> && proto.end < job_.protos_[index(tasks.device_end)].end) continue;
-          tasks.device_end = as_id(task.proto);
-          tasks.recorded_end = std::max(tasks.recorded_end, proto.end);
-        }
+      if (const Proto last = last_on_device[i]; last != kNoProto) {
+        tasks.device_end = as_id(last);
+        tasks.recorded_end = std::max(tasks.recorded_end, job_.protos_[last].end);
       }
       job_.job_.steps.push_back(tasks);
     }
@@ -903,27 +895,12 @@ class RankAssembler {
         if (computes && (ready == kNoProto || job_.protos_[last].end > job_.protos_[ready].end)) ready = last;
       }
       if (ready == kNoProto) continue;
+      const std::int64_t elements = elements_in(trace_.names.text(slices_.shapes[row]));
       job_.job_.gradients.push_back({.rank = rank_,
                                      .step = step,
                                      .ready = static_cast<TaskId>(ready),
-                                     .elements = elements_of(trace_.names.text(slices_.shapes[row]))});
+                                     .elements = std::max<std::int64_t>(elements, 1)});  // a scalar has no dimensions
     }
-  }
-
-  /// Of the first shape in "[[10, 320]]".
-  static std::int64_t elements_of(std::string_view shapes) {
-    std::int64_t product = 1, number = -1;
-    for (const char c : shapes) {
-      if (c >= '0' && c <= '9') {
-        number = std::max<std::int64_t>(number, 0) * 10 + (c - '0');
-        if (number > INT32_MAX) return 0;
-      } else if (c != '[' && c != ' ') {
-        if (number >= 0 && __builtin_mul_overflow(product, number, &product)) return 0;
-        number = -1;
-        if (c == ']') break;
-      }
-    }
-    return product;
   }
 
   Assembler& job_;

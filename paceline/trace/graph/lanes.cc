@@ -11,12 +11,6 @@ bool is_work(Category category) {
 
 }  // namespace
 
-bool is_gloo(const RankTrace& trace, Row row) {
-  const Category category = trace.slices.category[row];
-  return (category == Category::kUserAnnotation || category == Category::kCpuOp) &&
-         trace.name(row).starts_with("gloo:");
-}
-
 bool is_synchronisation(std::string_view call) {
   return call.find("Synchronize") != call.npos;
 }

@@ -23,9 +23,6 @@ std::vector<Piece> pieces_of(const RankTrace& trace, const Lane& lane);
 /// Cuts the piece that holds `time` in two, unless it begins or ends there. O(log pieces + pieces behind).
 void cut(std::vector<Piece>& pieces, std::int64_t time);
 
-/// A gloo collective: it runs on a thread of gloo's own.
-bool is_gloo(const RankTrace& trace, Row row);
-
 /// Whether a runtime call returns only when the device has come so far: "cudaStreamSynchronize",
 /// "hipDeviceSynchronize".
 bool is_synchronisation(std::string_view call);

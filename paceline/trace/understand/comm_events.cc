@@ -5,9 +5,6 @@
 #include <map>
 
 namespace paceline::trace {
-namespace {
-
-/// Elements in a shapes text: "[[8, 4], []]" has 8*4 (an empty list is no tensor or a scalar).
 std::int64_t elements_in(std::string_view shapes) {
   std::int64_t sum = 0, product = 1;
   bool any = false;
@@ -30,6 +27,8 @@ std::int64_t elements_in(std::string_view shapes) {
   }
   return sum > 0 ? sum : -1;
 }
+
+namespace {
 
 class Describer {
  public:

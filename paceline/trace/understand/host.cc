@@ -14,13 +14,6 @@ bool is_step(std::string_view name) {
   return name.starts_with("ProfilerStep#");
 }
 
-/// Communication, not host work.
-bool is_collective(const RankTrace& trace, Row row) {
-  const Category category = trace.slices.category[row];
-  const bool host = category == Category::kUserAnnotation || category == Category::kCpuOp;
-  return host && is_host_collective(trace.name(row));
-}
-
 /// Innermost slice at every moment of one thread. Slices that overlap without nesting are cut at the start of the next.
 class Innermost {
  public:
@@ -44,7 +37,7 @@ class Innermost {
     const Slices& slices = trace_->slices;
     while (row_ < end_ || !open_.empty()) {
       std::optional<Segment> passed;
-      if (row_ < end_ && is_collective(*trace_, row_)) {
+      if (row_ < end_ && is_host_collective(*trace_, row_)) {
         ++row_;
       } else if (!open_.empty() && (row_ == end_ || slices.end(open_.back()) <= slices.start[row_])) {
         passed = advance(slices.end(open_.back()));
@@ -123,6 +116,12 @@ class Overlay {
 };
 
 }  // namespace
+
+bool is_host_collective(const RankTrace& trace, Row row) {
+  const Category category = trace.slices.category[row];
+  const bool host = category == Category::kUserAnnotation || category == Category::kCpuOp;
+  return host && is_host_collective(trace.name(row));
+}
 
 Segments overlay(std::vector<Segments> sources) {
   return Overlay(std::move(sources));

@@ -21,6 +21,9 @@ using Segments = std::function<bool(Segment&)>;
 /// At every moment the first source that is in a slice, else the last one. O(sources) per segment.
 Segments overlay(std::vector<Segments> sources);
 
+/// A collective that the host itself runs, on a thread of the backend: communication, not host work.
+bool is_host_collective(const RankTrace& trace, Row row);
+
 /// The thread that drives the steps: the one with ProfilerStep annotations, else the one with the most operator time.
 /// Nothing when no thread ran an operator.
 std::optional<LaneId> main_thread(const RankTrace& trace);

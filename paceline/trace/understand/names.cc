@@ -132,4 +132,22 @@ CollectiveKind kind_of_span(std::string_view name) {
   return kind_in(text);
 }
 
+std::int64_t bytes_of_type(std::string_view dtype) {
+  static constexpr std::array<std::pair<std::string_view, std::int64_t>, 11> kTypes{{{"Float", 4},
+                                                                                     {"Double", 8},
+                                                                                     {"Half", 2},
+                                                                                     {"BFloat16", 2},
+                                                                                     {"Int", 4},
+                                                                                     {"Long", 8},
+                                                                                     {"Byte", 1},
+                                                                                     {"Char", 1},
+                                                                                     {"Bool", 1},
+                                                                                     {"Short", 2},
+                                                                                     {"ComplexFloat", 8}}};
+  for (const auto& [name, bytes] : kTypes) {
+    if (dtype == name) return bytes;
+  }
+  return dtype.starts_with("Float8") ? 1 : 0;
+}
+
 }  // namespace paceline::trace

@@ -39,6 +39,9 @@ bool is_host_collective(std::string_view name);
 /// of the "Collective name" argument ("allreduce", "_allgather_base").
 CollectiveKind kind_of_span(std::string_view name);
 
+/// Bytes of an element by PyTorch's name of its type ("BFloat16"); 0 = unknown.
+std::int64_t bytes_of_type(std::string_view dtype);
+
 /// All members end together: the end is an anchor for clocks, and nobody leaves before the last one has arrived.
 constexpr bool ends_together(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
