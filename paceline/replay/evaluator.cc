@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 
 #include "paceline/base/error.h"
+#include "paceline/replay/critical_path.h"
 
 namespace paceline::replay {
 
@@ -31,6 +33,9 @@ struct Evaluator::Impl {
     pending.assign(graph.size() / 64 + 1, 0);
     mark.assign(graph.size(), 0);
     collective_pending.assign(graph.collectives().size(), 0);
+    slack = replay::slack(graph, base);
+    on_path.assign(graph.size(), false);
+    for (const PathStep& step : critical_path(graph, base)) on_path[index(step.task)] = true;
   }
 
   const TaskGraph& graph;
@@ -38,6 +43,8 @@ struct Evaluator::Impl {
   std::vector<std::uint32_t> position;     // in topological order
   std::vector<std::uint32_t> last_member;  // of each collective: the position at which the graph's pass completes it
   std::vector<TaskId> terminals;           // nothing waits for them: one of them ends last
+  std::vector<std::int64_t> slack;
+  std::vector<bool> on_path;  // on one critical path
 
   // As in the graph but for what the edit at hand changed, which `changed` lists so that it can be put back. Added
   // tasks and collectives stand behind the graph's.
@@ -54,6 +61,7 @@ struct Evaluator::Impl {
   std::unordered_map<TaskId, CollectiveId> added_member;
   std::vector<TaskId> lost_successors;
   std::size_t reached = 0;
+  bool ends_due = false;  // the makespan is known, the ends of the tasks are not yet worked out
 
   // What is to be looked at: a bit for each position, scanned upwards, so that most tasks are looked at once, behind
   // all they wait for; and a list for what is added. Any order gives the right result on an acyclic graph.
@@ -221,40 +229,28 @@ struct Evaluator::Impl {
     collective_pending.resize(graph.collectives().size());
     changed.clear(), changed_transfers.clear();
     added_in.clear(), added_out.clear(), dropped_in.clear(), added_member.clear(), lost_successors.clear();
-    reached = 0, word = pending.size();
+    reached = 0, word = pending.size(), ends_due = false;
   }
 
-  /// A circle would go round for ever: forgets what is still to be looked at.
-  void give_up() {
-    for (std::uint8_t& flags : mark) flags &= static_cast<std::uint8_t>(~kQueued);
-    std::fill(pending.begin(), pending.end(), 0);
-    std::fill(collective_pending.begin(), collective_pending.end(), 0);
-    added_queue.clear(), added_collectives.clear();
-  }
-
-  std::int64_t run(const Delta& edit) {
-    undo();
-    delta = &edit;
-    taskgraph::check(graph, edit);
-    std::optional<LanePatch> links;
-    patch = nullptr;
-    if (edit.changes_structure()) {
-      links.emplace(graph, edit);
-      patch = &*links;
-      note_structure();
-    }
-    for (const auto& [task, value] : edit.durations) {
-      if (has(task, kRemoved)) continue;
-      change(task);
-      duration[index(task)] = value;
+  void visit_new_times() {
+    for (const TaskId task : changed) {
+      if (is_added(task) || duration[index(task)] == graph.duration(task)) continue;
       const CollectiveId id = collective(task);
       id == kNone<CollectiveId> ? visit(task) : visit(id);
     }
-    for (const auto& [id, value] : edit.transfers) {
-      changed_transfers.push_back(id);
-      transfer[index(id)] = value;
-      visit(id);
-    }
+    for (const CollectiveId id : changed_transfers) visit(id);
+  }
+
+  /// Works out what an edit moves without a change of the makespan.
+  void work_out_ends() {
+    if (!ends_due) return;
+    ends_due = false;
+    visit_new_times();
+    settle_all();
+  }
+
+  /// Looks at all that waits to be looked at; false when it goes round in a circle.
+  bool settle_all() {
     // Without a circle a good order needs about one look at each.
     const std::size_t enough = 64 * end.size() + 1'000;
     while (reached <= enough) {
@@ -274,7 +270,66 @@ struct Evaluator::Impl {
         look_at_position(static_cast<std::uint32_t>(word * 64) + bit);
       }
     }
-    if (reached > enough) {
+    return reached <= enough;
+  }
+
+  /// A circle would go round for ever: forgets what is still to be looked at.
+  void give_up() {
+    for (std::uint8_t& flags : mark) flags &= static_cast<std::uint8_t>(~kQueued);
+    std::fill(pending.begin(), pending.end(), 0);
+    std::fill(collective_pending.begin(), collective_pending.end(), 0);
+    added_queue.clear(), added_collectives.clear();
+  }
+
+  /// Whether new times alone, of tasks and transfers, surely leave the makespan as it is: what gets shorter is not on
+  /// the critical path, and what gets longer has slack for all that is added anywhere. A path through something longer
+  /// is shorter than the makespan by its slack at least, and grows by no more than all that is added.
+  bool keeps_makespan(const Delta& edit) const {
+    std::int64_t added = 0, least_slack = std::numeric_limits<std::int64_t>::max();
+    bool shortens_path = false;
+    const auto note = [&](TaskId task, std::int64_t change) {
+      if (change > 0) least_slack = std::min(least_slack, slack[index(task)]);
+      if (change < 0 && on_path[index(task)]) shortens_path = true;
+    };
+    for (const auto& [task, value] : edit.durations) {
+      const std::int64_t change = value - graph.duration(task);
+      added += std::max<std::int64_t>(change, 0);
+      note(task, change);
+    }
+    for (const auto& [id, value] : edit.transfers) {
+      const std::int64_t change = value - graph.collective(id).transfer;
+      added += std::max<std::int64_t>(change, 0);
+      for (const TaskId member : graph.members(id)) note(member, change);
+    }
+    return !shortens_path && added <= least_slack;
+  }
+
+  std::int64_t run(const Delta& edit) {
+    undo();
+    delta = &edit;
+    taskgraph::check(graph, edit);
+    std::optional<LanePatch> links;
+    patch = nullptr;
+    if (edit.changes_structure()) {
+      links.emplace(graph, edit);
+      patch = &*links;
+      note_structure();
+    }
+    for (const auto& [task, value] : edit.durations) {
+      if (has(task, kRemoved)) continue;
+      change(task);
+      duration[index(task)] = value;
+    }
+    for (const auto& [id, value] : edit.transfers) {
+      changed_transfers.push_back(id);
+      transfer[index(id)] = value;
+    }
+    if (patch == nullptr && keeps_makespan(edit)) {
+      ends_due = true;
+      return base.makespan;
+    }
+    visit_new_times();
+    if (!settle_all()) {
       give_up();
       return replay(graph, edit).makespan;  // which names the circle
     }
@@ -298,6 +353,7 @@ std::int64_t Evaluator::makespan(const Delta& delta) {
   return impl_->run(delta);
 }
 std::int64_t Evaluator::end(TaskId task) const {
+  impl_->work_out_ends();
   return impl_->end[index(task)];
 }
 std::size_t Evaluator::reached() const {

@@ -7,7 +7,8 @@
 namespace paceline::replay {
 
 /// Replays edits of one static graph by looking again only at what they reach: a change stops where a task ends when it
-/// ended before. Construction O(tasks + edges); an edit O(reached log reached).
+/// ended before. New times that cannot change the makespan (shorter ones off the critical path, longer ones within the
+/// slack) reach nothing until an end is asked for. Construction O(tasks + edges); an edit O(reached log reached).
 class Evaluator {
  public:
   explicit Evaluator(const TaskGraph& graph);
@@ -19,7 +20,7 @@ class Evaluator {
   std::int64_t makespan(const Delta& delta);
   /// Of the last edit: when a task of the graph or an added one ends.
   std::int64_t end(TaskId task) const;
-  /// Of the last edit: how many tasks were looked at.
+  /// Of the last edit: how many tasks were looked at so far.
   std::size_t reached() const;
 
  private:
